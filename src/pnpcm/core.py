@@ -1,0 +1,156 @@
+"""The words every part shares: what an operator, a prior, a data step and a solver are.
+
+Protocols, not base classes, are the contract: whatever has these members takes part, a deepinv
+physics object or a user's class of ten lines included. Shapes: images are ``(B, C, H, W)``,
+complex images are two channels (real, imaginary).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+
+import torch
+from torch import Tensor
+
+Generators = torch.Generator | Sequence[torch.Generator]
+"""Source of randomness: one generator for the whole batch, or a sequence with one per image."""
+
+ValueRange = tuple[float, float]
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """Forward model ``y = A(x)``. Every deepinv ``Physics`` is one."""
+
+    def A(self, x: Tensor) -> Tensor: ...
+
+
+@runtime_checkable
+class LinearOperator(Operator, Protocol):
+    """Linear forward model. Every deepinv ``LinearPhysics`` is one."""
+
+    def A_adjoint(self, y: Tensor) -> Tensor: ...
+
+    def prox_l2(self, z: Tensor, y: Tensor, gamma: float) -> Tensor:
+        """argmin_x  γ/2 ‖Ax − y‖² + ½ ‖x − z‖²"""
+        ...
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """Callable that takes an image at noise level ``sigma`` to a clean one. It never clamps."""
+
+    @property
+    def value_range(self) -> ValueRange: ...
+    @property
+    def sigma_min(self) -> float: ...
+    @property
+    def sigma_max(self) -> float: ...
+    @property
+    def nfe_per_call(self) -> int: ...
+
+    def __call__(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+        """``sigma``: scalar or one value per image ``(B,)``, in units of ``value_range``."""
+        ...
+
+
+@runtime_checkable
+class DataStep(Protocol):
+    """The inner problem that pulls toward ``y``: argmin_z ½‖A(z) − y‖² + ρ/2 ‖z − v‖²."""
+
+    def __call__(
+        self, v: Tensor, y: Tensor, operator: Operator, rho: float, *, z_prev: Tensor | None
+    ) -> Tensor: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """What a callback sees after iteration ``k`` (counted from 1)."""
+
+    k: int
+    sigma: float
+    rho: float
+    x: Tensor
+    z: Tensor
+    u: Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """A reconstruction and what it cost.
+
+    ``nfe`` and ``vjps`` are network evaluations and vector-Jacobian products per image, counted
+    where they happen. ``residuals`` is ``(n_steps, B)``:
+    Δ_k = (‖x_k − x_{k−1}‖ + ‖z_k − z_{k−1}‖ + ‖u_k − u_{k−1}‖) / √P with P values per image.
+    """
+
+    x: Tensor
+    nfe: int
+    vjps: int
+    seconds: float
+    residuals: Tensor
+
+
+@runtime_checkable
+class Solver(Protocol):
+    """Callable that turns a measurement into a reconstruction."""
+
+    def __call__(
+        self,
+        y: Tensor,
+        operator: Operator,
+        *,
+        generator: Generators | None = None,
+        x_init: Tensor | None = None,
+        callback: Callable[[Step], None] | None = None,
+    ) -> Result: ...
+
+
+class Config:
+    """Base of frozen configuration dataclasses: numbers in, JSON out, and back again.
+
+    ``Config.from_dict(c.to_dict()) == c`` for every configuration ``c``; nested configurations
+    carry their class name under ``"type"``.
+    """
+
+    _classes: ClassVar[dict[str, type[Config]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        Config._classes[cls.__name__] = cls
+
+    def to_dict(self) -> dict[str, Any]:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # subclasses are dataclasses
+        return {"type": type(self).__name__} | {
+            f.name: _to_plain(getattr(self, f.name)) for f in fields
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        from pnpcm.errors import ArgumentError, UnknownNameError
+
+        rest = {key: _from_plain(value) for key, value in values.items() if key != "type"}
+        name = values.get("type", cls.__name__)
+        if name not in Config._classes:
+            raise UnknownNameError("configuration type", str(name), Config._classes)
+        target = Config._classes[name]
+        if not issubclass(target, cls):
+            raise ArgumentError(f"type is {name!r}, expected {cls.__name__}")
+        known = {f.name for f in dataclasses.fields(target)}  # type: ignore[arg-type]
+        for key in rest:
+            if key not in known:
+                raise UnknownNameError(f"field of {name}", key, known)
+        return target(**rest)
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Config):
+        return value.to_dict()
+    return [_to_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict) and "type" in value:
+        return Config.from_dict(value)
+    return tuple(_from_plain(v) for v in value) if isinstance(value, list) else value

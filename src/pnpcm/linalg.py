@@ -1,0 +1,87 @@
+"""Linear algebra on batches of images: every scalar of an algorithm is one number per image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Generators
+from pnpcm.rng import randn_like
+
+Map = Callable[[Tensor], Tensor]
+
+
+def expand(values: Tensor | float, x: Tensor) -> Tensor | float:
+    """Shape one number per image ``(B,)`` so that it multiplies ``x`` ``(B, …)``."""
+    if isinstance(values, Tensor) and values.ndim == 1:
+        return values.to(x.device).reshape(-1, *[1] * (x.ndim - 1))
+    return values
+
+
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """Real inner product Re⟨a, b⟩ of each image, ``(B,)``."""
+    a, b = (torch.view_as_real(t) if t.is_complex() else t for t in (a, b))
+    return (a * b).flatten(1).sum(1)
+
+
+def norm(a: Tensor) -> Tensor:
+    """Euclidean norm of each image, ``(B,)``."""
+    return torch.linalg.vector_norm(a.flatten(1), dim=1)
+
+
+def cg(
+    normal: Map,
+    b: Tensor,
+    *,
+    x_init: Tensor | None = None,
+    max_iter: int = 10,
+    tol: float = 0.0,
+    precondition: Map | None = None,
+) -> Tensor:
+    r"""Conjugate gradients for ``normal(x) = b`` with a self-adjoint positive ``normal``.
+
+    Each image has its own step lengths and stops on its own, when ‖r‖ ≤ tol ‖b‖ or when its
+    residual is lost in rounding: a batch gives what its images give alone. ``x_init=None`` is
+    the zero start, which saves one application. Hestenes & Stiefel (1952).
+    """
+    floor = max(tol, 1e-3 * torch.finfo(b.dtype).eps) * norm(b)
+    x = torch.zeros_like(b) if x_init is None else x_init.clone()
+    r = b.clone() if x_init is None else b - normal(x)
+    d = r if precondition is None else precondition(r)
+    p = d.clone()
+    rd = inner(r, d)
+    for _ in range(max_iter):
+        active = norm(r) > floor
+        if not bool(active.any()):
+            break
+        q = normal(p)
+        pq = inner(p, q)
+        alpha = torch.where(active & (pq > 0), rd / pq.clamp_min(torch.finfo(pq.dtype).tiny), 0)
+        x += expand(alpha, x) * p
+        r -= expand(alpha, r) * q
+        d = r if precondition is None else precondition(r)
+        rd_next = inner(r, d)
+        beta = torch.where(rd > 0, rd_next / rd.clamp_min(torch.finfo(rd.dtype).tiny), 0)
+        p = d + expand(beta, p) * p
+        rd = rd_next
+    return x
+
+
+def power_norm(
+    normal: Map, x: Tensor, *, generator: Generators, n_iter: int = 50, tol: float = 1e-4
+) -> Tensor:
+    """Largest singular value √λ_max(AᵀA) of each image's operator by power iteration, ``(B,)``.
+
+    ``x`` gives shape, dtype and device only. The estimate approaches the norm from below.
+    """
+    v = randn_like(x, generator)
+    value = norm(v)
+    for _ in range(n_iter):
+        v = v / expand(value.clamp_min(torch.finfo(v.dtype).tiny), v)
+        v = normal(v)
+        value, previous = norm(v), value
+        if bool(((value - previous).abs() <= tol * value).all()):
+            break
+    return value.sqrt()

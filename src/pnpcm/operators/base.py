@@ -1,0 +1,314 @@
+"""Base classes that save work. The contract is ``core.Operator``, not these.
+
+``OperatorBase``           any differentiable forward model
+``LinearOperatorBase``     adds adjoint, prox, pseudo-inverse, conditional draws, by per-image CG
+``DecomposableOperator``   the same in closed form from A = U S Vᵀ
+
+Public methods check shapes and wrap; ``_A``, ``_A_adjoint`` and friends hold only mathematics.
+Operators are stateless: calling one changes neither it nor its arguments. They follow the dtype
+and device of what they are given, and keep such copies of their constants; ``.to()`` moves them.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Generators
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.linalg import cg, expand
+from pnpcm.rng import per_image, randn_like
+
+Gamma = float | Tensor
+"""Weight of a prox: one number, or one per image ``(B,)``."""
+
+
+class OperatorBase(ABC):
+    """Forward model ``y = A(x)`` of ours: knows its shapes, noise and measurement."""
+
+    linear = False
+    noise_model = None  # deepinv's word; our noise is added by ``measure``, nowhere else
+    image_shape: tuple[int, ...] | None = None  # (C, H, W) where the operator fixes it
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def __repr__(self) -> str:
+        size = "" if self.image_shape is None else "×".join(map(str, self.image_shape))
+        return f"{type(self).__name__}({size})"
+
+    @classmethod
+    @abstractmethod
+    def example(
+        cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)
+    ) -> tuple[OperatorBase, Tensor]:
+        """A small operator and an image for it, about ``size``: what the laws are tested on."""
+
+    # forward -----------------------------------------------------------------------------------
+    @abstractmethod
+    def _A(self, x: Tensor) -> Tensor: ...
+
+    def A(self, x: Tensor) -> Tensor:
+        """The forward model that solvers use, differentiable in ``x``."""
+        self._check_x(x)
+        return self._A(x)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.A(x)
+
+    def acquire(self, x: Tensor) -> Tensor:
+        """What the instrument gives without noise: ``A(x)`` unless a real codec stands there."""
+        return self.A(x)
+
+    def A_vjp(self, x: Tensor, v: Tensor) -> Tensor:
+        """Jᵀv, the product of ``v`` with the Jacobian of A at ``x``."""
+        with torch.enable_grad():
+            leaf = x.detach().requires_grad_()
+            y = self.A(leaf)
+            (product,) = torch.autograd.grad(y, leaf, v)
+        return product
+
+    # shapes and noise --------------------------------------------------------------------------
+    def x_shape(self, y: Tensor) -> tuple[int, ...]:
+        """Shape of the image batch that ``y`` was measured from; here: that of ``y``."""
+        return (y.shape[0], *(self.image_shape or y.shape[1:]))
+
+    def n_measured(self, y: Tensor) -> int:
+        """How many real numbers of ``y`` carry data (and noise): E‖noise‖² = noise_std² · this."""
+        return y.numel() * (2 if y.is_complex() else 1)
+
+    def noise_like(self, y: Tensor, generator: Generators | None) -> Tensor:
+        """Standard normal noise where A measures, zero elsewhere."""
+        return randn_like(y, generator)
+
+    def _check_x(self, x: Tensor, name: str = "x") -> None:
+        expected = self.image_shape
+        if expected is None:
+            if x.ndim != 4:
+                raise ShapeError(f"{name} has shape {_shape(x)}, {self!r} takes (B, C, H, W)")
+        elif tuple(x.shape[1:]) != expected or x.ndim != len(expected) + 1:
+            raise ShapeError(
+                f"{name} has shape {_shape(x)}, {self!r} takes (B, "
+                f"{', '.join(map(str, expected))}); build the operator for this image size"
+            )
+
+    # constants ---------------------------------------------------------------------------------
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Copy of this operator with its constants moved, as ``Tensor.to`` would."""
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        moved = copy.copy(self)
+        moved._copies = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                keep = not (value.is_floating_point() or value.is_complex())
+                setattr(moved, name, _move(value, None if keep else dtype, device))
+            elif isinstance(value, OperatorBase | torch.nn.Module):
+                setattr(moved, name, copy.deepcopy(value).to(*args, **kwargs))
+        return moved
+
+    def _like(self, name: str, x: Tensor) -> Tensor:
+        """The constant ``self.name`` in the dtype and on the device of ``x`` (kept for later)."""
+        key = (name, x.dtype, x.device)
+        if key not in self._copies:
+            real = x.real.dtype if x.is_complex() else x.dtype
+            self._copies[key] = _move(getattr(self, name), real, x.device)
+        return self._copies[key]
+
+
+class LinearOperatorBase(OperatorBase):
+    """Linear forward model: give ``_A`` and ``_A_adjoint``, get the rest by CG.
+
+    CG runs to a relative residual of 1e-7 (float32) or 1e-11 (float64), ``max_iter`` at most.
+    """
+
+    linear = True
+    max_iter = 500
+
+    @abstractmethod
+    def _A_adjoint(self, y: Tensor) -> Tensor: ...
+
+    def A_adjoint(self, y: Tensor) -> Tensor:
+        """Aᵀy for the real inner product."""
+        self._check_y(y)
+        return self._A_adjoint(y)
+
+    def A_adjoint_A(self, x: Tensor) -> Tensor:
+        """AᵀA x, the normal operator."""
+        return self._A_adjoint(self._A(x))
+
+    def _precondition(self, r: Tensor, gamma: Gamma) -> Tensor:
+        """Cheap approximation of (γAᵀA + 1)⁻¹ r; here none."""
+        return r
+
+    def prox_l2(
+        self,
+        z: Tensor,
+        y: Tensor,
+        gamma: Gamma,
+        *,
+        solver: object = None,
+        max_iter: object = None,
+        tol: object = None,
+        verbose: object = None,
+    ) -> Tensor:
+        """argmin_x γ/2 ‖Ax − y‖² + ½ ‖x − z‖² = (γAᵀA + 1)⁻¹ (γAᵀy + z).
+
+        The keywords after ``gamma`` are deepinv's; they are accepted and ignored.
+        """
+        self._check_x(z, "z")
+        self._check_y(y)
+        return self._prox_l2(z, y, expand(_positive("gamma", gamma, z), z))
+
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        """x = z + d with (γAᵀA + 1) d = γAᵀ(y − Az): what is solved for is small near the end."""
+        b = gamma * self._A_adjoint(y - self._A(z))
+        return z + self._solve_normal(b, gamma)
+
+    def _solve_normal(self, b: Tensor, gamma: Gamma) -> Tensor:
+        """(γAᵀA + 1)⁻¹ b."""
+        return cg(
+            lambda p: gamma * self.A_adjoint_A(p) + p,
+            b,
+            max_iter=self.max_iter,
+            tol=_tolerance(b),
+            precondition=lambda r: self._precondition(r, gamma),
+        )
+
+    def A_dagger(
+        self,
+        y: Tensor,
+        reg: float = 0.0,
+        *,
+        solver: object = None,
+        max_iter: object = None,
+        tol: object = None,
+        verbose: object = None,
+    ) -> Tensor:
+        """Aᵀ(AAᵀ + reg)⁻¹ y; ``reg = 0``: the pseudo-inverse. Other keywords are deepinv's."""
+        self._check_y(y)
+        if reg < 0:
+            raise ArgumentError(f"reg must be ≥ 0, got {reg}")
+        return self._A_dagger(y, float(reg))
+
+    def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
+        """CG on the least-squares side, (AᵀA + reg) x = Aᵀy: the same x, and image-sized."""
+        return cg(
+            lambda p: self.A_adjoint_A(p) + reg * p,
+            self._A_adjoint(y),
+            max_iter=self.max_iter,
+            tol=_tolerance(y),
+        )
+
+    def sample_conditional(
+        self, v: Tensor, y: Tensor, noise_std: float, eta: float, generator: Generators | None
+    ) -> Tensor:
+        r"""A draw from the density ∝ exp(−‖Az−y‖²/2 noise_std² − ‖z−v‖²/2 eta²).
+
+        Perturb and solve: the prox of noisy v and noisy y with γ = eta²/noise_std² has this law.
+        """
+        self._check_x(v, "v")
+        self._check_y(y)
+        _positive("noise_std", noise_std, v)
+        _positive("eta", eta, v)
+        gens = per_image(generator, v.shape[0])
+        return self._sample_conditional(v, y, float(noise_std), float(eta), gens)
+
+    def _sample_conditional(
+        self, v: Tensor, y: Tensor, noise_std: float, eta: float, generator: Generators
+    ) -> Tensor:
+        v_noisy = v + eta * randn_like(v, generator)
+        y_noisy = y + noise_std * self.noise_like(y, generator)
+        return self._prox_l2(v_noisy, y_noisy, (eta / noise_std) ** 2)
+
+    def _check_y(self, y: Tensor) -> None:
+        """Refuse a measurement of the wrong shape; here: one that is not a batch of images."""
+        if y.ndim != 4:
+            raise ShapeError(f"y has shape {_shape(y)}, {self!r} makes (B, C, H, W)")
+
+
+class DecomposableOperator(LinearOperatorBase):
+    r"""Linear operator with a known decomposition A = U S Vᵀ, everything in closed form.
+
+    ``V`` may be thin: with orthonormal columns, f(AᵀA) = f(0) + V [f(S²) − f(0)] Vᵀ for any f.
+    Subclasses give ``U``, ``U_adjoint``, ``V``, ``V_adjoint`` and ``singular_values``.
+    """
+
+    singular_values: Tensor
+
+    @abstractmethod
+    def U(self, c: Tensor) -> Tensor:
+        """Spectral coefficients to measurement."""
+
+    @abstractmethod
+    def U_adjoint(self, y: Tensor) -> Tensor:
+        """Measurement to spectral coefficients."""
+
+    @abstractmethod
+    def V(self, c: Tensor) -> Tensor:
+        """Spectral coefficients to image."""
+
+    @abstractmethod
+    def V_adjoint(self, x: Tensor) -> Tensor:
+        """Image to spectral coefficients."""
+
+    def _A(self, x: Tensor) -> Tensor:
+        return self.U(self._like("singular_values", x) * self.V_adjoint(x))
+
+    def _A_adjoint(self, y: Tensor) -> Tensor:
+        return self.V(self._like("singular_values", y) * self.U_adjoint(y))
+
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        """z + V [γS/(1 + γS²) (Uᵀy − S Vᵀz)]"""
+        s = self._like("singular_values", z)
+        return z + self.V(gamma * s / (1 + gamma * s**2) * (self.U_adjoint(y) - s * self.V_adjoint(z)))
+
+    def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
+        """V [S/(S² + reg)] Uᵀ y, values below rounding counted as zero."""
+        s = self._like("singular_values", y)
+        floor = float(s.max()) * max(s.shape[-2:]) * torch.finfo(s.dtype).eps
+        gain = torch.where(s > floor, s / (s**2 + reg).clamp_min(floor**2), 0)
+        return self.V(gain * self.U_adjoint(y))
+
+    def _sample_conditional(
+        self, v: Tensor, y: Tensor, noise_std: float, eta: float, generator: Generators
+    ) -> Tensor:
+        """Mean plus V [(S²/noise_std² + 1/eta²)^(−½) − eta] Vᵀ n + eta n, n standard normal."""
+        s = self._like("singular_values", v)
+        n = randn_like(v, generator)
+        spread = ((s / noise_std) ** 2 + eta**-2) ** -0.5 - eta
+        mean = self._prox_l2(v, y, (eta / noise_std) ** 2)
+        return mean + self.V(spread * self.V_adjoint(n)) + eta * n
+
+
+def _shape(x: Tensor) -> str:
+    return str(tuple(x.shape))
+
+
+def _tolerance(x: Tensor) -> float:
+    return 1e-7 if torch.finfo(x.dtype).bits == 32 else 1e-11
+
+
+def _positive(name: str, value: Gamma, x: Tensor) -> Gamma:
+    if isinstance(value, Tensor):
+        if value.numel() not in (1, x.shape[0]):
+            raise ShapeError(
+                f"{name} has shape {_shape(value)}, expected one number or one per image "
+                f"({x.shape[0]},)"
+            )
+        if not bool((value > 0).all()):
+            raise ArgumentError(f"{name} must be positive, got a tensor with min {value.min():g}")
+        return value.reshape(-1) if value.numel() > 1 else float(value)
+    if not value > 0:
+        raise ArgumentError(f"{name} must be positive, got {value}")
+    return value
+
+
+def _move(value: Tensor, dtype: torch.dtype | None, device: torch.device | None) -> Tensor:
+    """Move a constant; a complex one takes the complex partner of the real ``dtype``."""
+    if dtype is not None and value.is_complex():
+        dtype = dtype.to_complex()
+    return value.to(device=device, dtype=dtype)

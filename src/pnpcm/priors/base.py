@@ -1,0 +1,102 @@
+"""What every network prior shares: levels per image, any image size, its own dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pnpcm.core import ValueRange
+from pnpcm.errors import ArgumentError, ShapeError
+
+
+Network = Callable[[Tensor, Tensor], Tensor]
+"""F(x, c_noise): an ``nn.Module``, or any function without weights."""
+
+
+def levels(sigma: float | Tensor, x: Tensor) -> Tensor:
+    """Noise level as one float per image, ``(B,)``, on the device of ``x``."""
+    level = torch.as_tensor(sigma, dtype=_level_dtype(x), device=x.device).reshape(-1)
+    if level.numel() not in (1, x.shape[0]):
+        raise ShapeError(
+            f"sigma has {level.numel()} values for a batch of {x.shape[0]}; "
+            "give one number or one per image"
+        )
+    if not bool((level >= 0).all()):
+        raise ArgumentError(f"sigma must be ≥ 0, got {level.min():g}")
+    return level.expand(x.shape[0])
+
+
+def _level_dtype(x: Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+class NetworkPrior(nn.Module):
+    """A bare network F(x, c_noise) with the manners of a prior.
+
+    Pads images to the network's stride (reflecting where the image is large enough, replicating
+    otherwise) and crops again; casts float64 problems to the network's own dtype and back. A
+    network that names its ``in_channels`` or ``image_size`` is given nothing else.
+    """
+
+    nfe_per_call = 1
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        sigma_min: float,
+        sigma_max: float,
+        value_range: ValueRange = (-1.0, 1.0),
+        any_size: bool = False,
+    ) -> None:
+        super().__init__()
+        if not 0 <= sigma_min < sigma_max:
+            raise ArgumentError(
+                f"sigma_min must lie in [0, sigma_max), got {sigma_min} and {sigma_max}"
+            )
+        if not value_range[0] < value_range[1]:
+            raise ArgumentError(f"value_range must be (low, high), got {value_range}")
+        self.network = network
+        self.sigma_min, self.sigma_max = float(sigma_min), float(sigma_max)
+        self.value_range: ValueRange = (float(value_range[0]), float(value_range[1]))
+        self.any_size = any_size
+
+    def run_network(self, x: Tensor, c_noise: Tensor) -> Tensor:
+        """F(x, c_noise) at the size and in the dtype of ``x``."""
+        self._check(x)
+        stride = int(getattr(self.network, "stride", 1))
+        padded = pad_to_multiple(x, stride)
+        dtype = next((p.dtype for p in self.parameters()), x.dtype)
+        out: Tensor = self.network(padded.to(dtype), c_noise.to(dtype))
+        return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype)
+
+    def _check(self, x: Tensor) -> None:
+        channels = getattr(self.network, "in_channels", None)
+        size = getattr(self.network, "image_size", None)
+        if x.ndim != 4:
+            raise ShapeError(f"x has shape {tuple(x.shape)}, a prior takes (B, C, H, W)")
+        if channels is not None and x.shape[1] != channels:
+            raise ShapeError(
+                f"x has {x.shape[1]} channels, this prior was trained on {channels}; "
+                "choose a prior for this kind of image"
+            )
+        if size is not None and not self.any_size and tuple(x.shape[-2:]) != (size, size):
+            raise ShapeError(
+                f"x is {x.shape[-2]}×{x.shape[-1]}, this network was trained on {size}×{size} "
+                "images; crop or resize, or set prior.any_size = True to try it as it is"
+            )
+
+
+def pad_to_multiple(x: Tensor, stride: int) -> Tensor:
+    """Grow the right and lower sides to multiples of ``stride``."""
+    height, width = x.shape[-2:]
+    bottom = math.ceil(height / stride) * stride - height
+    right = math.ceil(width / stride) * stride - width
+    if bottom == right == 0:
+        return x
+    mode = "reflect" if bottom < height and right < width else "replicate"
+    return F.pad(x, (0, right, 0, bottom), mode=mode)

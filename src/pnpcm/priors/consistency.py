@@ -1,0 +1,60 @@
+"""Consistency models: one evaluation takes any noise level to a clean image."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pnpcm.core import ValueRange
+from pnpcm.linalg import expand
+from pnpcm.priors.base import Network, NetworkPrior, levels
+from pnpcm.priors.precond import consistency_scalings
+
+
+class ConsistencyModel(NetworkPrior):
+    r"""The consistency function of a network F, a ``Prior``.
+
+    .. math:: f_\theta(v, \sigma) = c_{skip}(\sigma)\, v + c_{out}(\sigma)\,
+              F_\theta(c_{in}(\sigma)\, v,\ 250 \ln \sigma), \qquad f_\theta(v, \sigma_{min}) = v
+
+    ``network(x, c_noise)`` is any module; ours is ``networks.UNet``. Song et al. (2023), eq. 5.
+    """
+
+    kind = "consistency"
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        sigma_data: float = 0.5,
+        sigma_min: float = 0.002,
+        sigma_max: float = 80.0,
+        value_range: ValueRange = (-1.0, 1.0),
+        any_size: bool = False,
+    ) -> None:
+        super().__init__(
+            network,
+            sigma_min=sigma_min,
+            sigma_max=sigma_max,
+            value_range=value_range,
+            any_size=any_size,
+        )
+        self.sigma_data = float(sigma_data)
+
+    def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+        level = levels(sigma, x)
+        c = consistency_scalings(level, self.sigma_data, self.sigma_min)
+        c_skip, c_out, c_in = (torch.as_tensor(expand(s.to(x.dtype), x)) for s in c[:3])
+        return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)
+
+    @classmethod
+    def example(cls) -> ConsistencyModel:
+        """A tiny prior with a fixed smooth network, for the laws."""
+        return cls(SmoothNetwork())
+
+
+class SmoothNetwork(nn.Module):
+    """A network without weights for tests and examples: F(x, c_noise) = tanh(x)."""
+
+    def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
+        return torch.tanh(x)

@@ -1,0 +1,42 @@
+"""The four scalings between a noisy image and a bare network, as functions of the noise level.
+
+``f(v, σ) = c_skip v + c_out F(c_in v, c_noise)``, Karras et al. (2022) Table 1, with the boundary
+condition of Song et al. (2023) for consistency models. The network never learns what a noise
+level is; these functions are the only translators.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Scalings(NamedTuple):
+    c_skip: Tensor
+    c_out: Tensor
+    c_in: Tensor
+    c_noise: Tensor
+
+
+def edm_scalings(sigma: Tensor, sigma_data: float = 0.5) -> Scalings:
+    """c_skip = σ_d²/(σ² + σ_d²), c_out = σ σ_d/√(σ² + σ_d²)."""
+    return consistency_scalings(sigma, sigma_data, sigma_min=0.0)
+
+
+def consistency_scalings(
+    sigma: Tensor, sigma_data: float = 0.5, sigma_min: float = 0.002
+) -> Scalings:
+    """c_skip = σ_d²/((σ − σ_min)² + σ_d²), c_out = σ_d (σ − σ_min)/√(σ² + σ_d²).
+
+    The root of c_out holds σ, not σ − σ_min, as in the released networks. At σ_min: c_skip = 1
+    and c_out = 0 exactly. c_noise = 250 ln σ; the 1e-44 only avoids ln 0.
+    """
+    total = torch.sqrt(sigma**2 + sigma_data**2)
+    return Scalings(
+        c_skip=sigma_data**2 / ((sigma - sigma_min) ** 2 + sigma_data**2),
+        c_out=sigma_data * (sigma - sigma_min) / total,
+        c_in=1 / total,
+        c_noise=250 * torch.log(sigma + 1e-44),
+    )
