@@ -6,7 +6,7 @@
 
 Public methods check shapes and wrap; ``_A``, ``_A_adjoint`` and friends hold only mathematics.
 Operators are stateless: calling one changes neither it nor its arguments. They follow the dtype
-and device of what they are given, and keep such copies of their constants; ``.to()`` moves them.
+and device of what they are given; ``.to()`` moves their constants.
 """
 
 from __future__ import annotations
@@ -27,15 +27,42 @@ Gamma = float | Tensor
 """Weight of a prox: one number, or one per image ``(B,)``."""
 
 
-class OperatorBase(ABC):
+class Constants:
+    """Holder of constant tensors that follow the dtype and device of what they act on."""
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Copy of this object with its constants moved, as ``Tensor.to`` would."""
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        moved = copy.copy(self)
+        moved._copies = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                keep = not (value.is_floating_point() or value.is_complex())
+                setattr(moved, name, _move(value, None if keep else dtype, device))
+            elif isinstance(value, Constants):
+                setattr(moved, name, value.to(*args, **kwargs))
+            elif isinstance(value, torch.nn.Module):
+                setattr(moved, name, copy.deepcopy(value).to(*args, **kwargs))
+        return moved
+
+    def _like(self, name: str, x: Tensor) -> Tensor:
+        """The constant ``self.name`` in the dtype and on the device of ``x`` (kept for later)."""
+        key = (name, x.dtype, x.device)
+        if key not in self._copies:
+            real = x.real.dtype if x.is_complex() else x.dtype
+            self._copies[key] = _move(getattr(self, name), real, x.device)
+        return self._copies[key]
+
+
+class OperatorBase(Constants, ABC):
     """Forward model ``y = A(x)`` of ours: knows its shapes, noise and measurement."""
 
     linear = False
     noise_model = None  # deepinv's word; our noise is added by ``measure``, nowhere else
     image_shape: tuple[int, ...] | None = None  # (C, H, W) where the operator fixes it
-
-    def __init__(self) -> None:
-        self._copies: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def __repr__(self) -> str:
         size = "" if self.image_shape is None else "×".join(map(str, self.image_shape))
@@ -95,28 +122,6 @@ class OperatorBase(ABC):
                 f"{name} has shape {_shape(x)}, {self!r} takes (B, "
                 f"{', '.join(map(str, expected))}); build the operator for this image size"
             )
-
-    # constants ---------------------------------------------------------------------------------
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Copy of this operator with its constants moved, as ``Tensor.to`` would."""
-        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
-        moved = copy.copy(self)
-        moved._copies = {}
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                keep = not (value.is_floating_point() or value.is_complex())
-                setattr(moved, name, _move(value, None if keep else dtype, device))
-            elif isinstance(value, OperatorBase | torch.nn.Module):
-                setattr(moved, name, copy.deepcopy(value).to(*args, **kwargs))
-        return moved
-
-    def _like(self, name: str, x: Tensor) -> Tensor:
-        """The constant ``self.name`` in the dtype and on the device of ``x`` (kept for later)."""
-        key = (name, x.dtype, x.device)
-        if key not in self._copies:
-            real = x.real.dtype if x.is_complex() else x.dtype
-            self._copies[key] = _move(getattr(self, name), real, x.device)
-        return self._copies[key]
 
 
 class LinearOperatorBase(OperatorBase):
@@ -234,10 +239,19 @@ class DecomposableOperator(LinearOperatorBase):
     r"""Linear operator with a known decomposition A = U S Vᵀ, everything in closed form.
 
     ``V`` may be thin: with orthonormal columns, f(AᵀA) = f(0) + V [f(S²) − f(0)] Vᵀ for any f.
-    Subclasses give ``U``, ``U_adjoint``, ``V``, ``V_adjoint`` and ``singular_values``.
+    Subclasses give ``U``, ``U_adjoint``, ``V``, ``V_adjoint`` and ``singular_values``; one that
+    knows its decomposition only for some arguments sets ``decomposed`` and has CG otherwise.
     """
 
-    singular_values: Tensor
+    @property
+    def decomposed(self) -> bool:
+        """Whether the decomposition is known for this operator's arguments."""
+        return True
+
+    @property
+    @abstractmethod
+    def singular_values(self) -> Tensor:
+        """The diagonal of S, in the shape of the coefficients."""
 
     @abstractmethod
     def U(self, c: Tensor) -> Tensor:
@@ -263,11 +277,16 @@ class DecomposableOperator(LinearOperatorBase):
 
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
         """z + V [γS/(1 + γS²) (Uᵀy − S Vᵀz)]"""
+        if not self.decomposed:
+            return super()._prox_l2(z, y, gamma)
         s = self._like("singular_values", z)
-        return z + self.V(gamma * s / (1 + gamma * s**2) * (self.U_adjoint(y) - s * self.V_adjoint(z)))
+        gain = gamma * s / (1 + gamma * s**2)
+        return z + self.V(gain * (self.U_adjoint(y) - s * self.V_adjoint(z)))
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
         """V [S/(S² + reg)] Uᵀ y, values below rounding counted as zero."""
+        if not self.decomposed:
+            return super()._A_dagger(y, reg)
         s = self._like("singular_values", y)
         floor = float(s.max()) * max(s.shape[-2:]) * torch.finfo(s.dtype).eps
         gain = torch.where(s > floor, s / (s**2 + reg).clamp_min(floor**2), 0)
@@ -277,6 +296,8 @@ class DecomposableOperator(LinearOperatorBase):
         self, v: Tensor, y: Tensor, noise_std: float, eta: float, generator: Generators
     ) -> Tensor:
         """Mean plus V [(S²/noise_std² + 1/eta²)^(−½) − eta] Vᵀ n + eta n, n standard normal."""
+        if not self.decomposed:
+            return super()._sample_conditional(v, y, noise_std, eta, generator)
         s = self._like("singular_values", v)
         n = randn_like(v, generator)
         spread = ((s / noise_std) ** 2 + eta**-2) ** -0.5 - eta

@@ -1,0 +1,59 @@
+"""How a solver calls a prior: in the problem's own range, within the prior's levels, counted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Prior, ValueRange
+from pnpcm.errors import ArgumentError
+
+
+class CountedPrior:
+    """A prior seen from a problem with values in ``value_range``; counts what it costs.
+
+    ``x`` and ``sigma`` are quoted in the problem's range and mapped to the prior's own one;
+    the level is clamped into what the prior was trained for. ``nfe`` and ``vjps`` are
+    evaluations and vector-Jacobian products of the network, per image.
+    """
+
+    def __init__(self, prior: Prior, value_range: ValueRange = (-1.0, 1.0)) -> None:
+        missing = [
+            name
+            for name in ("value_range", "sigma_min", "sigma_max", "nfe_per_call")
+            if not hasattr(prior, name)
+        ]
+        if missing or not callable(prior):
+            raise ArgumentError(
+                f"prior of type {type(prior).__name__} lacks {', '.join(missing) or '__call__'}; "
+                "wrap a bare denoiser with pnpcm.interop.from_denoiser"
+            )
+        low, high = value_range
+        if not low < high:
+            raise ArgumentError(f"value_range must be (low, high), got {value_range}")
+        self.prior = prior
+        self.low = low
+        self.scale = (prior.value_range[1] - prior.value_range[0]) / (high - low)
+        self.nfe = 0
+        self.vjps = 0
+
+    def __call__(self, x: Tensor, sigma: float) -> Tensor:
+        prior, identity = self.prior, self.scale == 1 and self.low == self.prior.value_range[0]
+        level = min(max(sigma * self.scale, prior.sigma_min), prior.sigma_max)
+        self.nfe += prior.nfe_per_call
+        if identity:
+            out = prior(x, level)
+        else:
+            offset = prior.value_range[0]
+            out = (prior((x - self.low) * self.scale + offset, level) - offset) / self.scale
+            out = out + self.low
+        if out.shape != x.shape:
+            raise ArgumentError(
+                f"prior returned shape {tuple(out.shape)} for an image of shape {tuple(x.shape)}"
+            )
+        if torch.is_grad_enabled() and out.requires_grad:
+            out.register_hook(self._count_vjp)
+        return out
+
+    def _count_vjp(self, grad: Tensor) -> None:
+        self.vjps += self.prior.nfe_per_call

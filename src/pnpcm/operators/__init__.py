@@ -1,0 +1,42 @@
+"""Forward models. Adding one: a file with a class that has ``example``, and a line in the table."""
+
+from pnpcm.operators.base import DecomposableOperator, LinearOperatorBase, OperatorBase
+from pnpcm.operators.blur import Blur, GaussianBlur
+from pnpcm.operators.compose import Compose
+from pnpcm.operators.crop import Crop
+from pnpcm.operators.function import FunctionOperator
+from pnpcm.operators.inpainting import Inpainting
+from pnpcm.operators.measure import measure
+from pnpcm.operators.mri import MultiCoilMRI
+from pnpcm.operators.superresolution import SuperResolution
+from pnpcm.tables import Table
+
+OPERATORS: Table[type[OperatorBase]] = Table(
+    "operator",
+    {
+        "inpainting": Inpainting,
+        "superresolution": SuperResolution,
+        "gaussian-blur": GaussianBlur,
+        "blur": Blur,
+        "mri": MultiCoilMRI,
+        "crop": Crop,
+        "compose": Compose,
+        "function": FunctionOperator,
+    },
+)
+
+__all__ = [
+    "OPERATORS",
+    "Blur",
+    "Compose",
+    "Crop",
+    "DecomposableOperator",
+    "FunctionOperator",
+    "GaussianBlur",
+    "Inpainting",
+    "LinearOperatorBase",
+    "MultiCoilMRI",
+    "OperatorBase",
+    "SuperResolution",
+    "measure",
+]

@@ -1,0 +1,133 @@
+"""Inpainting: some pixels are measured, the others are missing."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pnpcm.core import Generators
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.operators.base import DecomposableOperator
+from pnpcm.rng import randn_like
+
+
+class Inpainting(DecomposableOperator):
+    r"""Keep the pixels where ``mask`` is 1: ``A = diag(mask)``.
+
+    ``y`` has the shape of the image and is 0 where nothing was measured. ``mask`` (1 = kept):
+    ``(H, W)``, ``(C, H, W)`` or, one per image, ``(B, 1|C, H, W)``.
+
+    .. math:: \operatorname{prox}(z) = \frac{\gamma y + z}{1 + \gamma} \text{ on kept pixels, }
+              z \text{ elsewhere}
+
+    >>> operator = Inpainting(torch.tensor([[1, 0], [0, 1]]))
+    >>> operator.A(torch.ones(1, 3, 2, 2))[0, 0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, mask: Tensor) -> None:
+        super().__init__()
+        mask = torch.as_tensor(mask)
+        if mask.ndim not in (2, 3, 4):
+            raise ShapeError(
+                f"mask has shape {tuple(mask.shape)}, expected (H, W), (C, H, W) or (B, 1|C, H, W)"
+            )
+        if not bool(((mask == 0) | (mask == 1)).all()):
+            raise ArgumentError(
+                "mask must be binary (1 = kept, 0 = missing), "
+                f"got values from {float(mask.min()):g} to {float(mask.max()):g}; threshold it first"
+            )
+        kept = mask.bool().reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+        if not bool(kept.flatten(1).any(1).all()):
+            raise ArgumentError("mask keeps no pixel of an image; at least one must be 1")
+        self.mask = kept
+
+    @classmethod
+    def random(
+        cls, size: tuple[int, int], *, missing: float = 0.7, generator: torch.Generator
+    ) -> Inpainting:
+        """Mask that drops each pixel with probability ``missing``, the same for all channels."""
+        if not 0 <= missing < 1:
+            raise ArgumentError(f"missing must lie in [0, 1), got {missing}")
+        draw = torch.rand(size, generator=generator, device=generator.device)
+        return cls(draw >= missing)
+
+    @classmethod
+    def example(
+        cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)
+    ) -> tuple[Inpainting, Tensor]:
+        x = torch.rand((batch, 3, *size), generator=generator) * 2 - 1
+        return cls.random(size, missing=0.6, generator=generator), x
+
+    @property
+    def singular_values(self) -> Tensor:
+        return self.mask
+
+    def U(self, c: Tensor) -> Tensor:
+        return c
+
+    U_adjoint = V = V_adjoint = U
+
+    def _A(self, x: Tensor) -> Tensor:
+        return self._like("mask", x) * x
+
+    def _A_adjoint(self, y: Tensor) -> Tensor:
+        return self._like("mask", y) * y
+
+    def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
+        return self._like("mask", y) * y / (1 + reg)
+
+    def n_measured(self, y: Tensor) -> int:
+        return int(self.mask.expand(y.shape).sum())
+
+    def noise_like(self, y: Tensor, generator: Generators | None) -> Tensor:
+        return self._like("mask", y) * randn_like(y, generator)
+
+    def x_start(self, y: Tensor) -> Tensor:
+        """Where a solver begins: missing pixels filled with medians of their neighbours."""
+        self._check_y(y)
+        return median_fill(y, self.mask.to(y.device))
+
+    def _check_x(self, x: Tensor, name: str = "x") -> None:
+        super()._check_x(x, name)
+        batch, channels, *size = self.mask.shape
+        fits = batch in (1, x.shape[0]) and channels in (1, x.shape[1]) and [*x.shape[2:]] == size
+        if not fits:
+            raise ShapeError(
+                f"{name} has shape {tuple(x.shape)}, the mask is {tuple(self.mask.shape)}: "
+                "sides must be equal, batch and channels equal or 1"
+            )
+
+    def _check_y(self, y: Tensor) -> None:
+        self._check_x(y, "y")
+
+
+def median_fill(y: Tensor, mask: Tensor, *, chunk: int = 1 << 19) -> Tensor:
+    """Fill missing pixels with the median of the known ones around them.
+
+    Pass w = 2, 3, … looks at (2w+1)² windows of the image as it was before the pass; of an even
+    number of values the lower middle one counts. Ends when nothing is missing; a plane without a
+    known pixel becomes 0. Works on the missing pixels of all images at once, ``chunk`` at a time.
+    """
+    height, width = y.shape[-2:]
+    planes = y.reshape(-1, height, width)
+    known = mask.bool().expand(y.shape).reshape(-1, height, width)
+    x = torch.where(known, planes, torch.nan)
+    w = 2
+    while not bool(known.all()) and w < 2 * max(height, width):
+        near = F.max_pool2d(known[:, None].to(x.dtype), 2 * w + 1, stride=1, padding=w)[:, 0] > 0
+        targets = (near & ~known).nonzero()
+        padded = F.pad(x, (w, w, w, w), value=torch.nan)
+        windows = padded.unfold(1, 2 * w + 1, 1).unfold(2, 2 * w + 1, 1)
+        rows = max(chunk * 25 // (2 * w + 1) ** 2, 1)
+        filled = [
+            windows[p, i, j].flatten(1).nanmedian(1).values
+            for p, i, j in (part.unbind(1) for part in targets.split(rows))
+        ]
+        if filled:
+            p, i, j = targets.unbind(1)
+            x[p, i, j] = torch.cat(filled)
+            known = known | near
+        w += 1
+    return torch.where(known, x, 0).reshape(y.shape)

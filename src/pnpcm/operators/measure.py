@@ -1,0 +1,36 @@
+"""Measure: what an instrument with operator A and noise would have given for a known image."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Generators, Operator, ValueRange
+from pnpcm.errors import ArgumentError
+from pnpcm.rng import randn_like
+
+
+def measure(
+    operator: Operator,
+    x: Tensor,
+    sigma_y: float = 0.05,
+    *,
+    generator: Generators | None = None,
+    value_range: ValueRange = (-1.0, 1.0),
+) -> Tensor:
+    """y = A(x) + noise_std · n, with n standard normal where A measures.
+
+    ``sigma_y`` is on the [0, 1] scale; for images in [-1, 1] the noise really added has
+    ``noise_std = 2 sigma_y``. This is the only place that converts. Where the instrument is more
+    than A (a real JPEG codec), ``operator.acquire`` stands for it.
+    """
+    if not sigma_y >= 0:
+        raise ArgumentError(f"sigma_y must be ≥ 0 ([0, 1] scale), got {sigma_y}")
+    if not bool(torch.isfinite(x).all()):
+        raise ArgumentError("x holds NaN or infinity; clean the image first")
+    y: Tensor = getattr(operator, "acquire", operator.A)(x)
+    if sigma_y == 0:
+        return y
+    noise_std = sigma_y * (value_range[1] - value_range[0])
+    noise_like = getattr(operator, "noise_like", randn_like)
+    return y + noise_std * noise_like(y, generator)

@@ -1,0 +1,147 @@
+"""Multi-coil Cartesian MRI: sensitivities, centred Fourier transform, sampling mask."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Generators
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.operators.base import Gamma, LinearOperatorBase
+from pnpcm.rng import randn_like
+from pnpcm.transforms import fft2c, ifft2c
+
+
+class MultiCoilMRI(LinearOperatorBase):
+    r"""``y_c = mask · F(S_c x)`` for each coil c, with the centred orthonormal FFT F.
+
+    ``x``: ``(B, 2, H, W)`` (real, imaginary) or complex ``(B, H, W)``; results come in the form
+    of the input, ``A_adjoint`` gives two channels. ``y``: complex ``(B, coils, H, W)``; deepinv's
+    ``(B, 2, coils, H, W)`` is taken by ``A_adjoint`` too. ``coil_maps``: complex
+    ``(coils, H, W)`` or ``(B, coils, H, W)``. ``mask``: ``(W,)`` for whole columns, ``(H, W)`` or
+    ``(B, H, W)``. ``prox_l2`` by CG on AᴴA, in which the shifts of F cancel against each other
+    and, for a column mask, the transform along columns cancels too.
+    """
+
+    def __init__(self, coil_maps: Tensor, mask: Tensor) -> None:
+        super().__init__()
+        coil_maps, mask = torch.as_tensor(coil_maps), torch.as_tensor(mask)
+        if coil_maps.ndim not in (3, 4) or not coil_maps.is_complex():
+            raise ShapeError(
+                f"coil_maps has shape {tuple(coil_maps.shape)} and dtype {coil_maps.dtype}, "
+                "expected complex (coils, H, W) or (B, coils, H, W)"
+            )
+        if not bool(torch.isfinite(torch.view_as_real(coil_maps)).all()):
+            raise ArgumentError("coil_maps hold NaN or infinity; recalibrate, or mask them to 0")
+        size = tuple(coil_maps.shape[-2:])
+        shapes = {1: size[1:], 2: size, 3: size}
+        if mask.ndim not in shapes or tuple(mask.shape[-2:]) != shapes[mask.ndim]:
+            raise ShapeError(
+                f"mask has shape {tuple(mask.shape)}, coil_maps are for {size}: expected "
+                f"(W,) = ({size[1]},), (H, W) = {size} or (B, H, W)"
+            )
+        if not bool(((mask == 0) | (mask == 1)).all()):
+            raise ArgumentError(
+                f"mask must be binary (1 = sampled), got values from {float(mask.min()):g} "
+                f"to {float(mask.max()):g}"
+            )
+        if not bool(mask.reshape(-1, size[1]).any()):
+            raise ArgumentError("mask samples nothing; at least one entry must be 1")
+        self.coil_maps = coil_maps if coil_maps.ndim == 4 else coil_maps[None]
+        full = mask.bool().expand(size) if mask.ndim == 1 else mask.bool()
+        self.mask = full if full.ndim == 3 else full[None]
+        self.image_shape = (2, *size)
+        # AᴴA without centring: maps and mask moved to the corner-origin layout once and for all
+        self.corner_maps = torch.fft.ifftshift(self.coil_maps, dim=(-2, -1))
+        self.corner_mask = torch.fft.ifftshift(self.mask, dim=(-2, -1))
+        self.columns = bool((self.mask == self.mask[:, :1]).all())
+
+    @classmethod
+    def example(
+        cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)
+    ) -> tuple[MultiCoilMRI, Tensor]:
+        maps = torch.randn((4, *size), generator=generator, dtype=torch.complex64)
+        maps = maps / maps.abs().square().sum(0).sqrt()
+        mask = torch.rand(size[1], generator=generator) < 0.5
+        mask[size[1] // 2] = True
+        x = torch.randn((batch, 2, *size), generator=generator) * 0.4
+        return cls(maps, mask), x
+
+    def _A(self, x: Tensor) -> Tensor:
+        image = to_complex(x)
+        return self._mask(image) * fft2c(self._like("coil_maps", image) * image[:, None])
+
+    def _A_adjoint(self, y: Tensor) -> Tensor:
+        if y.ndim == 5:
+            y = torch.complex(y[:, 0], y[:, 1])
+        return to_channels(self._adjoint_complex(y))
+
+    def _adjoint_complex(self, y: Tensor) -> Tensor:
+        return (self._like("coil_maps", y).conj() * ifft2c(self._mask(y) * y)).sum(1)
+
+    def _mask(self, like: Tensor) -> Tensor:
+        return self._like("mask", like)[:, None].real
+
+    def A_adjoint_A(self, x: Tensor) -> Tensor:
+        """Σ_c S̄_c F⁻¹ mask F S_c x, with corner-origin FFTs along the masked axes only."""
+        image = to_complex(x)
+        maps, mask = self._like("corner_maps", image), self._like("corner_mask", image).real
+        axes = (-1,) if self.columns else (-2, -1)
+        coils = maps * torch.fft.ifftshift(image, dim=(-2, -1))[:, None]
+        spectrum = torch.fft.fftn(coils, dim=axes, norm="ortho")
+        coils = torch.fft.ifftn(spectrum * mask[:, None], dim=axes, norm="ortho")
+        image = torch.fft.fftshift((maps.conj() * coils).sum(1), dim=(-2, -1))
+        return image if x.is_complex() else to_channels(image)
+
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        right = self._A_adjoint(y)
+        right = to_complex(right) if z.is_complex() else right
+        return z + self._solve_normal(gamma * (right - self.A_adjoint_A(z)), gamma)
+
+    def x_shape(self, y: Tensor) -> tuple[int, ...]:
+        self._check_y(y)
+        return (y.shape[0], 2, *y.shape[-2:])
+
+    def n_measured(self, y: Tensor) -> int:
+        """Real numbers sampled: two for each measured k-space point of each coil."""
+        return 2 * int(self.mask[:, None].expand(y.shape).sum())
+
+    def noise_like(self, y: Tensor, generator: Generators | None) -> Tensor:
+        return self._mask(y) * randn_like(y, generator)
+
+    def _check_x(self, x: Tensor, name: str = "x") -> None:
+        expected = self.image_shape or ()
+        channels = tuple(x.shape[1:]) == (expected[1:] if x.is_complex() else expected)
+        if not channels or self._batch_differs(x):
+            raise ShapeError(
+                f"{name} has shape {tuple(x.shape)}, {self!r} takes (B, 2, H, W) or complex "
+                f"(B, H, W) with (H, W) = {expected[1:]}{self._batch_note()}"
+            )
+
+    def _check_y(self, y: Tensor) -> None:
+        coils, height, width = self.coil_maps.shape[1:]
+        pairs = y.ndim == 5 and tuple(y.shape[1:]) == (2, coils, height, width)
+        plain = y.is_complex() and tuple(y.shape[1:]) == (coils, height, width)
+        if not (pairs or plain) or self._batch_differs(y):
+            raise ShapeError(
+                f"y has shape {tuple(y.shape)} and dtype {y.dtype}, {self!r} makes complex "
+                f"(B, {coils}, {height}, {width}){self._batch_note()}: was y measured with "
+                "another operator?"
+            )
+
+    def _batch_differs(self, t: Tensor) -> bool:
+        return any(n not in (1, t.shape[0]) for n in (len(self.coil_maps), len(self.mask)))
+
+    def _batch_note(self) -> str:
+        batch = max(len(self.coil_maps), len(self.mask))
+        return f" and B = {batch}" if batch > 1 else ""
+
+
+def to_complex(x: Tensor) -> Tensor:
+    """``(B, 2, H, W)`` to complex ``(B, H, W)``; complex images pass."""
+    return x if x.is_complex() else torch.complex(x[:, 0], x[:, 1])
+
+
+def to_channels(image: Tensor) -> Tensor:
+    """Complex ``(B, H, W)`` to ``(B, 2, H, W)``."""
+    return torch.stack([image.real, image.imag], dim=1)

@@ -1,0 +1,169 @@
+"""Super-resolution: antialiased bicubic reduction by an integer factor."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.operators.base import DecomposableOperator, Gamma
+from pnpcm.transforms import DENSE_SIDE, dct2, idct2, pad, pad_adjoint
+
+
+class SuperResolution(DecomposableOperator):
+    r"""Bicubic reduction by ``factor`` with mirrored borders: ``A(x) = D_H x D_Wᵀ`` per channel.
+
+    .. math:: D[o, p] \propto h\big((p - fo - (f-1)/2) / f\big), \quad \text{rows sum to 1}
+
+    with the Keys kernel h (a = −½) and half-sample symmetric borders. These borders make D Dᵀ
+    diagonal in the cosine basis of the small image, so that every solve happens there:
+
+    .. math:: \operatorname{prox}(z) = z + A^T C^T \frac{\gamma}{1 + \gamma s^2} C\,(y - A z)
+
+    Large images are filtered, small ones multiplied by D: the same to rounding.
+    """
+
+    image_shape: tuple[int, int, int]
+
+    def __init__(self, image_shape: tuple[int, int, int], factor: int = 4) -> None:
+        super().__init__()
+        channels, height, width = image_shape
+        if factor < 1 or int(factor) != factor:
+            raise ArgumentError(f"factor must be a positive integer, got {factor}")
+        if height % factor or width % factor:
+            raise ShapeError(
+                f"image_shape {tuple(image_shape)} has sides not divisible by factor {factor}; "
+                "pad or crop the image first"
+            )
+        self.image_shape = (int(channels), int(height), int(width))
+        self.factor = int(factor)
+        self.offset, self.taps = bicubic_taps(self.factor)
+        s_h, s_w = (singular_values(n, self.factor) for n in (height, width))
+        self.values = s_h[:, None] * s_w[None, :]
+        self.dense = max(height, width) <= 2 * DENSE_SIDE
+        if self.dense:
+            self.D_h, self.D_w = (bicubic_matrix(n, self.factor) for n in (height, width))
+
+    @classmethod
+    def example(
+        cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)
+    ) -> tuple[SuperResolution, Tensor]:
+        factor = next((f for f in (4, 3, 2, 5) if not (size[0] % f or size[1] % f)), 1)
+        x = torch.rand((batch, 3, *size), generator=generator) * 2 - 1
+        return cls((3, *size), factor), x
+
+    def _A(self, x: Tensor) -> Tensor:
+        if self.dense:
+            return self._like("D_h", x) @ x @ self._like("D_w", x).T
+        taps, (f, n) = self._like("taps", x), (self.factor, self.taps.numel())
+        before, after = self._borders()
+        batch, channels = x.shape[:2]
+        x = x.reshape(-1, 1, *x.shape[-2:])
+        x = F.conv2d(
+            pad(x, (before, after, 0, 0), "reflect"), taps.reshape(1, 1, 1, n), stride=(1, f)
+        )
+        x = F.conv2d(
+            pad(x, (0, 0, before, after), "reflect"), taps.reshape(1, 1, n, 1), stride=(f, 1)
+        )
+        return x.reshape(batch, channels, *x.shape[-2:])
+
+    def _A_adjoint(self, y: Tensor) -> Tensor:
+        if self.dense:
+            return self._like("D_h", y).T @ y @ self._like("D_w", y)
+        taps, (f, n) = self._like("taps", y), (self.factor, self.taps.numel())
+        before, after = self._borders()
+        x = y.reshape(-1, 1, *y.shape[-2:])
+        x = F.conv_transpose2d(x, taps.reshape(1, 1, n, 1), stride=(f, 1))
+        x = pad_adjoint(x, (0, 0, before, after), "reflect")
+        x = F.conv_transpose2d(x, taps.reshape(1, 1, 1, n), stride=(1, f))
+        x = pad_adjoint(x, (before, after, 0, 0), "reflect")
+        return x.reshape(y.shape[0], *self.image_shape)
+
+    def _borders(self) -> tuple[int, int]:
+        """Pixels that the first and the last output look at beyond the image."""
+        return -self.offset, self.offset + self.taps.numel() - self.factor
+
+    @property
+    def singular_values(self) -> Tensor:
+        return self.values
+
+    def U(self, c: Tensor) -> Tensor:
+        return idct2(c)
+
+    def U_adjoint(self, y: Tensor) -> Tensor:
+        return dct2(y)
+
+    def V(self, c: Tensor) -> Tensor:
+        return self._A_adjoint(idct2(c / self._like("singular_values", c)))
+
+    def V_adjoint(self, x: Tensor) -> Tensor:
+        return dct2(self._A(x)) / self._like("singular_values", x)
+
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        s = self._like("singular_values", z)
+        residual = dct2(y - self._A(z))
+        return z + self._A_adjoint(idct2(gamma / (1 + gamma * s**2) * residual))
+
+    def x_shape(self, y: Tensor) -> tuple[int, ...]:
+        self._check_y(y)
+        return (y.shape[0], *self.image_shape)
+
+    def _check_y(self, y: Tensor) -> None:
+        channels, height, width = self.image_shape
+        expected = (channels, height // self.factor, width // self.factor)
+        if tuple(y.shape[1:]) != expected:
+            raise ShapeError(
+                f"y has shape {tuple(y.shape)}, {self!r} with factor {self.factor} makes "
+                f"(B, {', '.join(map(str, expected))}): was y measured with another operator?"
+            )
+
+
+def bicubic_taps(factor: int) -> tuple[int, Tensor]:
+    """Position of the first tap relative to ``factor·o``, and the taps, which sum to 1."""
+    centre = (factor - 1) / 2
+    first = math.ceil(centre - 2 * factor + 1e-9)
+    last = math.floor(centre + 2 * factor - 1e-9)
+    positions = torch.arange(first, last + 1, dtype=torch.float64)
+    taps = keys_kernel((positions - centre) / factor)
+    return first, taps / taps.sum()
+
+
+def keys_kernel(v: Tensor) -> Tensor:
+    """Cubic convolution kernel with a = −½, support [−2, 2]. Keys (1981), eq. 15."""
+    v = v.abs()
+    inside = 1.5 * v**3 - 2.5 * v**2 + 1
+    outside = -0.5 * v**3 + 2.5 * v**2 - 4 * v + 2
+    return torch.where(v <= 1, inside, torch.where(v < 2, outside, 0))
+
+
+def bicubic_matrix(n: int, factor: int) -> Tensor:
+    """D ``(n/factor, n)`` with half-sample mirrored borders; contributions add up."""
+    first, taps = bicubic_taps(factor)
+    outputs = torch.arange(n // factor)[:, None]
+    p = (factor * outputs + first + torch.arange(taps.numel())) % (2 * n)
+    p = torch.where(p < n, p, 2 * n - 1 - p)
+    matrix = torch.zeros(n // factor, n, dtype=torch.float64)
+    return matrix.scatter_add_(1, p, taps.expand_as(p))
+
+
+def singular_values(n: int, factor: int) -> Tensor:
+    r"""Singular values of D in the cosine basis of the small signal, m = n/factor of them.
+
+    D takes the cosine of index k to H(πk/n) times the one of index l that k aliases to, so
+    s_l² = 1/f Σ_{k→l} H(πk/n)² w_k/w_l with w_0 = ½ and w_k = 1 otherwise; H is the frequency
+    response of the taps. k = m, 3m, … fall on the zeros of the sampling and drop out.
+    """
+    first, taps = bicubic_taps(factor)
+    m, k = n // factor, torch.arange(n)
+    distance = first + torch.arange(taps.numel(), dtype=torch.float64) - (factor - 1) / 2
+    response = torch.cos(math.pi / n * k.double()[:, None] * distance) @ taps
+    weight = torch.where(k == 0, 0.5, 1.0).double()
+    alias = k % (2 * m)
+    alias = torch.where(alias > m, 2 * m - alias, alias)
+    seen = alias < m
+    squares = torch.zeros(m, dtype=torch.float64)
+    squares.index_add_(0, alias[seen], (response**2 * weight)[seen] / factor)
+    return (squares / weight[:m]).sqrt()

@@ -1,0 +1,154 @@
+"""Data steps: argmin_z ½‖A(z) − y‖² + ρ/2 ‖z − v‖², three ways. The regimes differ only here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Config, Operator
+from pnpcm.errors import ArgumentError, OperatorError
+from pnpcm.linalg import cg
+from pnpcm.solvers.descent import gradient_descent, lbfgs
+
+OPTIMIZERS = ("sgd", "adam", "lbfgs")
+
+
+@dataclass(frozen=True)
+class ProxStep(Config):
+    """The operator's own ``prox_l2(v, y, 1/ρ)``; for a linear one without it, CG to rounding."""
+
+    def __call__(
+        self, v: Tensor, y: Tensor, operator: Operator, rho: float, *, z_prev: Tensor | None
+    ) -> Tensor:
+        prox = getattr(operator, "prox_l2", None)
+        if prox is None and hasattr(operator, "A_adjoint"):
+            bits = torch.finfo(v.dtype).bits
+            return CGStep(500, 1e-7 if bits == 32 else 1e-11)(v, y, operator, rho, z_prev=None)
+        if prox is None:
+            raise OperatorError(
+                f"{type(operator).__name__} has no prox_l2; "
+                "give PnPCMConfig(data_step=GradientStep(…))"
+            )
+        z: Tensor = prox(v, y, 1 / rho)
+        return z
+
+
+@dataclass(frozen=True)
+class CGStep(Config):
+    """(AᵀA + ρ) z = Aᵀy + ρv by conjugate gradients, one step length per image.
+
+    ``start="zero"`` with ten iterations and no tolerance is the paper's MRI setting;
+    ``"warm"`` starts at the previous z (at v in the first iteration).
+    """
+
+    max_iter: int = 10
+    tol: float = 0.0
+    start: str = "zero"
+
+    def __post_init__(self) -> None:
+        if self.max_iter < 1:
+            raise ArgumentError(f"max_iter must be at least 1, got {self.max_iter}")
+        if self.start not in ("zero", "warm"):
+            raise ArgumentError(f"start must be 'zero' or 'warm', got {self.start!r}")
+        if self.tol < 0:
+            raise ArgumentError(f"tol must be ≥ 0, got {self.tol}")
+
+    def __call__(
+        self, v: Tensor, y: Tensor, operator: Operator, rho: float, *, z_prev: Tensor | None
+    ) -> Tensor:
+        adjoint = getattr(operator, "A_adjoint", None)
+        if adjoint is None:
+            raise OperatorError(
+                f"{type(operator).__name__} has no A_adjoint, CG needs a linear operator; "
+                "give PnPCMConfig(data_step=GradientStep(…))"
+            )
+        normal = getattr(operator, "A_adjoint_A", lambda x: adjoint(operator.A(x)))
+        x_init = None if self.start == "zero" else v if z_prev is None else z_prev
+        return cg(
+            lambda p: normal(p) + rho * p,
+            adjoint(y) + rho * v,
+            x_init=x_init,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+
+
+@dataclass(frozen=True)
+class GradientStep(Config):
+    """Descent on the objective, for any differentiable operator; starts at the previous z.
+
+    ``optimizer``: ``"sgd"`` (plain descent), ``"adam"``, or ``"lbfgs"``, which takes few operator
+    calls and no tuning (``lr`` is its first step, ``lr_decay`` unused). A step size is multiplied
+    by ``lr_decay`` whenever the image's loss has grown. ``tol``: relative step below which an
+    image is done; 0 runs all ``n_iter`` steps. ``reference=True`` reproduces the authors' code:
+    gradients pile up from step to step and the first step always decays; their JPEG step size
+    only works that way.
+    """
+
+    optimizer: str = "lbfgs"
+    lr: float = 1.0
+    n_iter: int = 30
+    lr_decay: float = 0.8
+    tol: float = 0.0
+    reference: bool = False
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise ArgumentError(
+                f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}"
+            )
+        if not self.lr > 0:
+            raise ArgumentError(f"lr must be positive, got {self.lr}")
+        if self.n_iter < 1:
+            raise ArgumentError(f"n_iter must be at least 1, got {self.n_iter}")
+        if not 0 < self.lr_decay <= 1:
+            raise ArgumentError(f"lr_decay must lie in (0, 1], got {self.lr_decay}")
+        if self.tol < 0:
+            raise ArgumentError(f"tol must be ≥ 0, got {self.tol}")
+        if self.reference and self.optimizer == "lbfgs":
+            raise ArgumentError("reference=True belongs to 'sgd' or 'adam', got 'lbfgs'")
+
+    def __call__(
+        self, v: Tensor, y: Tensor, operator: Operator, rho: float, *, z_prev: Tensor | None
+    ) -> Tensor:
+        objective = data_objective(v, y, operator, rho)
+        z = v if z_prev is None else z_prev
+        common: dict[str, Any] = {"lr": self.lr, "n_iter": self.n_iter, "tol": self.tol}
+        if self.optimizer == "lbfgs":
+            return lbfgs(objective, z, **common)
+        return gradient_descent(
+            objective,
+            z,
+            lr_decay=self.lr_decay,
+            adam=self.optimizer == "adam",
+            accumulate=self.reference,
+            decay_first=self.reference,
+            **common,
+        )
+
+
+class data_objective:
+    """L(z) = ½‖A(z) − y‖² + ρ/2 ‖z − v‖² of each image, with its gradient."""
+
+    def __init__(self, v: Tensor, y: Tensor, operator: Operator, rho: float) -> None:
+        self.v, self.y, self.operator, self.rho = v, y, operator, rho
+
+    def __call__(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = z.detach().requires_grad_()
+            residual = self.operator.A(leaf) - self.y
+            if residual.is_complex():
+                residual = torch.view_as_real(residual)
+            misfit = residual.square().flatten(1).sum(1)
+            distance = (leaf - self.v).square().flatten(1).sum(1)
+            loss = 0.5 * misfit + 0.5 * self.rho * distance
+            if not misfit.requires_grad:
+                raise OperatorError(
+                    f"A of {type(self.operator).__name__} is not differentiable; write it with "
+                    "torch operations that keep the graph"
+                )
+            (g,) = torch.autograd.grad(loss.sum(), leaf)
+        return loss.detach(), g
