@@ -1,0 +1,68 @@
+"""pnpcm: image reconstruction in 2 to 8 network evaluations (PnP-CM).
+
+Names are loaded when first used, so that ``import pnpcm`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from pnpcm import operators as operators
+    from pnpcm.core import Prior as Prior
+    from pnpcm.core import Result as Result
+    from pnpcm.core import Step as Step
+    from pnpcm.laws import check_operator as check_operator
+    from pnpcm.operators import OPERATORS as OPERATORS
+    from pnpcm.operators import measure as measure
+    from pnpcm.pipeline import load_prior as load_prior
+    from pnpcm.presets import PRESETS as PRESETS
+    from pnpcm.presets import Preset as Preset
+    from pnpcm.priors import PRIORS as PRIORS
+    from pnpcm.priors import ConsistencyModel as ConsistencyModel
+    from pnpcm.priors import DiffusionModel as DiffusionModel
+    from pnpcm.priors import GaussianMixturePrior as GaussianMixturePrior
+    from pnpcm.priors import GaussianPrior as GaussianPrior
+    from pnpcm.priors import StationaryGaussianPrior as StationaryGaussianPrior
+    from pnpcm.solvers import SOLVERS as SOLVERS
+    from pnpcm.solvers import CGStep as CGStep
+    from pnpcm.solvers import GradientStep as GradientStep
+    from pnpcm.solvers import PnPCM as PnPCM
+    from pnpcm.solvers import PnPCMConfig as PnPCMConfig
+    from pnpcm.solvers import ProxStep as ProxStep
+
+_HOMES = {
+    "core": ("Prior", "Result", "Step"),
+    "laws": ("check_operator",),
+    "operators": ("OPERATORS", "measure"),
+    "pipeline": ("load_prior",),
+    "presets": ("PRESETS", "Preset"),
+    "priors": (
+        "PRIORS",
+        "ConsistencyModel",
+        "DiffusionModel",
+        "GaussianMixturePrior",
+        "GaussianPrior",
+        "StationaryGaussianPrior",
+    ),
+    "solvers": ("SOLVERS", "CGStep", "GradientStep", "PnPCM", "PnPCMConfig", "ProxStep"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("interop", "metrics", "mri", "operators", "priors", "rng", "schedules", "solvers")
+
+__all__ = ["__version__", *_HOME_OF, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(f"pnpcm.{_HOME_OF[name]}"), name)
+    if name in _MODULES:
+        return import_module(f"pnpcm.{name}")
+    raise AttributeError(f"module 'pnpcm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -105,6 +105,7 @@ class Solver(Protocol):
         generator: Generators | None = None,
         x_init: Tensor | None = None,
         callback: Callable[[Step], None] | None = None,
+        value_range: ValueRange = (-1.0, 1.0),
     ) -> Result: ...
 
 

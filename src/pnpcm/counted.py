@@ -52,7 +52,7 @@ class CountedPrior:
                 f"prior returned shape {tuple(out.shape)} for an image of shape {tuple(x.shape)}"
             )
         if torch.is_grad_enabled() and out.requires_grad:
-            out.register_hook(self._count_vjp)
+            out.register_hook(self._count_vjp)  # type: ignore[no-untyped-call]
         return out
 
     def _count_vjp(self, grad: Tensor) -> None:

@@ -13,11 +13,9 @@ from pnpcm.rng import randn_like
 Map = Callable[[Tensor], Tensor]
 
 
-def expand(values: Tensor | float, x: Tensor) -> Tensor | float:
+def expand(values: Tensor, x: Tensor) -> Tensor:
     """Shape one number per image ``(B,)`` so that it multiplies ``x`` ``(B, …)``."""
-    if isinstance(values, Tensor) and values.ndim == 1:
-        return values.to(x.device).reshape(-1, *[1] * (x.ndim - 1))
-    return values
+    return values.to(x.device).reshape(-1, *[1] * (x.ndim - 1))
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
@@ -28,7 +26,8 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
 
 def norm(a: Tensor) -> Tensor:
     """Euclidean norm of each image, ``(B,)``."""
-    return torch.linalg.vector_norm(a.flatten(1), dim=1)
+    value: Tensor = torch.linalg.vector_norm(a.flatten(1), dim=1)
+    return value
 
 
 def cg(

@@ -81,23 +81,25 @@ def idct2(y: Tensor) -> Tensor:
 def fft2c(x: Tensor) -> Tensor:
     """Centred orthonormal FFT of the last two axes: the origin is index n//2 on both sides."""
     x = torch.fft.ifftshift(x, dim=(-2, -1))
-    return torch.fft.fftshift(torch.fft.fft2(x, norm="ortho"), dim=(-2, -1))
+    k: Tensor = torch.fft.fftshift(torch.fft.fft2(x, norm="ortho"), dim=(-2, -1))
+    return k
 
 
 def ifft2c(k: Tensor) -> Tensor:
     """Inverse, and adjoint, of :func:`fft2c`."""
     k = torch.fft.ifftshift(k, dim=(-2, -1))
-    return torch.fft.fftshift(torch.fft.ifft2(k, norm="ortho"), dim=(-2, -1))
+    x: Tensor = torch.fft.fftshift(torch.fft.ifft2(k, norm="ortho"), dim=(-2, -1))
+    return x
 
 
 def fast_length(n: int) -> int:
     """Smallest even 2·2^a·3^b·5^c ≥ n, a length the FFT likes."""
-    best = 2 ** math.ceil(math.log2(max(n, 2)))
+    best = int(2 ** math.ceil(math.log2(max(n, 2))))
     for p5 in range(8):
         for p3 in range(12):
             odd = 5**p5 * 3**p3
             if 2 * odd < best:
-                best = min(best, odd * 2 ** max(1, math.ceil(math.log2(n / odd))))
+                best = min(best, int(odd * 2 ** max(1, math.ceil(math.log2(n / odd)))))
     return best
 
 

@@ -6,8 +6,11 @@ from pnpcm.operators.compose import Compose
 from pnpcm.operators.crop import Crop
 from pnpcm.operators.function import FunctionOperator
 from pnpcm.operators.inpainting import Inpainting
+from pnpcm.operators.jpeg import JPEG
 from pnpcm.operators.measure import measure
 from pnpcm.operators.mri import MultiCoilMRI
+from pnpcm.operators.nonlinear_blur import NonlinearBlur
+from pnpcm.operators.phase_retrieval import PhaseRetrieval
 from pnpcm.operators.superresolution import SuperResolution
 from pnpcm.tables import Table
 
@@ -19,6 +22,9 @@ OPERATORS: Table[type[OperatorBase]] = Table(
         "gaussian-blur": GaussianBlur,
         "blur": Blur,
         "mri": MultiCoilMRI,
+        "jpeg": JPEG,
+        "nonlinear-blur": NonlinearBlur,
+        "phase-retrieval": PhaseRetrieval,
         "crop": Crop,
         "compose": Compose,
         "function": FunctionOperator,
@@ -26,6 +32,7 @@ OPERATORS: Table[type[OperatorBase]] = Table(
 )
 
 __all__ = [
+    "JPEG",
     "OPERATORS",
     "Blur",
     "Compose",
@@ -36,7 +43,9 @@ __all__ = [
     "Inpainting",
     "LinearOperatorBase",
     "MultiCoilMRI",
+    "NonlinearBlur",
     "OperatorBase",
+    "PhaseRetrieval",
     "SuperResolution",
     "measure",
 ]

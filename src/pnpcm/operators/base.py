@@ -11,9 +11,7 @@ and device of what they are given; ``.to()`` moves their constants.
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -21,40 +19,11 @@ from torch import Tensor
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import cg, expand
+from pnpcm.operators.constants import Constants
 from pnpcm.rng import per_image, randn_like
 
 Gamma = float | Tensor
 """Weight of a prox: one number, or one per image ``(B,)``."""
-
-
-class Constants:
-    """Holder of constant tensors that follow the dtype and device of what they act on."""
-
-    def __init__(self) -> None:
-        self._copies: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
-
-    def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Copy of this object with its constants moved, as ``Tensor.to`` would."""
-        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
-        moved = copy.copy(self)
-        moved._copies = {}
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                keep = not (value.is_floating_point() or value.is_complex())
-                setattr(moved, name, _move(value, None if keep else dtype, device))
-            elif isinstance(value, Constants):
-                setattr(moved, name, value.to(*args, **kwargs))
-            elif isinstance(value, torch.nn.Module):
-                setattr(moved, name, copy.deepcopy(value).to(*args, **kwargs))
-        return moved
-
-    def _like(self, name: str, x: Tensor) -> Tensor:
-        """The constant ``self.name`` in the dtype and on the device of ``x`` (kept for later)."""
-        key = (name, x.dtype, x.device)
-        if key not in self._copies:
-            real = x.real.dtype if x.is_complex() else x.dtype
-            self._copies[key] = _move(getattr(self, name), real, x.device)
-        return self._copies[key]
 
 
 class OperatorBase(Constants, ABC):
@@ -114,6 +83,11 @@ class OperatorBase(Constants, ABC):
 
     def _check_x(self, x: Tensor, name: str = "x") -> None:
         expected = self.image_shape
+        if not (x.is_floating_point() or x.is_complex()):
+            raise ArgumentError(
+                f"{name} has dtype {x.dtype}; operators work on floats in [-1, 1], "
+                "e.g. x.float() / 127.5 - 1 for 8-bit images"
+            )
         if expected is None:
             if x.ndim != 4:
                 raise ShapeError(f"{name} has shape {_shape(x)}, {self!r} takes (B, C, H, W)")
@@ -166,7 +140,7 @@ class LinearOperatorBase(OperatorBase):
         """
         self._check_x(z, "z")
         self._check_y(y)
-        return self._prox_l2(z, y, expand(_positive("gamma", gamma, z), z))
+        return self._prox_l2(z, y, _positive("gamma", gamma, z))
 
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
         """x = z + d with (γAᵀA + 1) d = γAᵀ(y − Az): what is solved for is small near the end."""
@@ -314,6 +288,7 @@ def _tolerance(x: Tensor) -> float:
 
 
 def _positive(name: str, value: Gamma, x: Tensor) -> Gamma:
+    """``value`` if positive; one number per image comes back in a shape that multiplies ``x``."""
     if isinstance(value, Tensor):
         if value.numel() not in (1, x.shape[0]):
             raise ShapeError(
@@ -322,14 +297,7 @@ def _positive(name: str, value: Gamma, x: Tensor) -> Gamma:
             )
         if not bool((value > 0).all()):
             raise ArgumentError(f"{name} must be positive, got a tensor with min {value.min():g}")
-        return value.reshape(-1) if value.numel() > 1 else float(value)
+        return expand(value.to(x.dtype), x) if value.numel() > 1 else float(value)
     if not value > 0:
         raise ArgumentError(f"{name} must be positive, got {value}")
     return value
-
-
-def _move(value: Tensor, dtype: torch.dtype | None, device: torch.device | None) -> Tensor:
-    """Move a constant; a complex one takes the complex partner of the real ``dtype``."""
-    if dtype is not None and value.is_complex():
-        dtype = dtype.to_complex()
-    return value.to(device=device, dtype=dtype)

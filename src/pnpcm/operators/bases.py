@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pnpcm.operators.base import Constants
+from pnpcm.operators.constants import Constants
 from pnpcm.transforms import dct2, idct2, pad
 
 
@@ -33,10 +33,12 @@ class FourierBasis(Constants):
         self.phase = torch.polar(torch.ones_like(self.singular_values), spectrum.angle())
 
     def V(self, c: Tensor) -> Tensor:
-        return torch.fft.irfft2(c, s=self.size, norm="ortho")
+        x: Tensor = torch.fft.irfft2(c, s=self.size, norm="ortho")
+        return x
 
     def V_adjoint(self, x: Tensor) -> Tensor:
-        return torch.fft.rfft2(x, norm="ortho")
+        c: Tensor = torch.fft.rfft2(x, norm="ortho")
+        return c
 
     def U(self, c: Tensor) -> Tensor:
         return self.V(self._like("phase", c) * c)

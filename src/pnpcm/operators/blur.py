@@ -14,7 +14,6 @@ from pnpcm.operators.bases import (
     CosineBasis,
     FourierBasis,
     SeparableBasis,
-    embed_kernel,
     toeplitz,
 )
 from pnpcm.transforms import BOUNDARIES, DENSE_SIDE, fast_length, pad, pad_adjoint
@@ -76,7 +75,8 @@ class Blur(DecomposableOperator):
             size, spectrum = self._padded_spectrum(padded)
             full = torch.fft.irfft2(torch.fft.rfft2(padded, s=size) * spectrum, s=size)
             kh, kw = self.kernel.shape
-            return full[..., kh - 1 : padded.shape[-2], kw - 1 : padded.shape[-1]].contiguous()
+            valid: Tensor = full[..., kh - 1 : padded.shape[-2], kw - 1 : padded.shape[-1]]
+            return valid.contiguous()
         flat = padded.reshape(-1, 1, *padded.shape[-2:])
         for weight in self._weights(x):
             flat = F.conv2d(flat, weight)

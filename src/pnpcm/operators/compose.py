@@ -77,7 +77,7 @@ class Compose(OperatorBase):
     def _check_x(self, x: Tensor, name: str = "x") -> None:
         self.operators[-1]._check_x(x, name)
 
-    def to(self, *args: Any, **kwargs: Any) -> Compose:  # type: ignore[override]
+    def to(self, *args: Any, **kwargs: Any) -> Compose:
         return Compose(*(op.to(*args, **kwargs) for op in self.operators))
 
 

@@ -55,7 +55,8 @@ class Crop(DecomposableOperator):
     def U(self, c: Tensor) -> Tensor:
         return c
 
-    U_adjoint = U
+    def U_adjoint(self, y: Tensor) -> Tensor:
+        return y
 
     def V(self, c: Tensor) -> Tensor:
         return self._A_adjoint(c)

@@ -35,8 +35,8 @@ class Inpainting(DecomposableOperator):
             )
         if not bool(((mask == 0) | (mask == 1)).all()):
             raise ArgumentError(
-                "mask must be binary (1 = kept, 0 = missing), "
-                f"got values from {float(mask.min()):g} to {float(mask.max()):g}; threshold it first"
+                "mask must be binary (1 = kept, 0 = missing), got values from "
+                f"{float(mask.min()):g} to {float(mask.max()):g}; threshold it first"
             )
         kept = mask.bool().reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
         if not bool(kept.flatten(1).any(1).all()):
@@ -67,7 +67,14 @@ class Inpainting(DecomposableOperator):
     def U(self, c: Tensor) -> Tensor:
         return c
 
-    U_adjoint = V = V_adjoint = U
+    def U_adjoint(self, y: Tensor) -> Tensor:
+        return y
+
+    def V(self, c: Tensor) -> Tensor:
+        return c
+
+    def V_adjoint(self, x: Tensor) -> Tensor:
+        return x
 
     def _A(self, x: Tensor) -> Tensor:
         return self._like("mask", x) * x
@@ -123,7 +130,7 @@ def median_fill(y: Tensor, mask: Tensor, *, chunk: int = 1 << 19) -> Tensor:
         rows = max(chunk * 25 // (2 * w + 1) ** 2, 1)
         filled = [
             windows[p, i, j].flatten(1).nanmedian(1).values
-            for p, i, j in (part.unbind(1) for part in targets.split(rows))
+            for p, i, j in (part.unbind(1) for part in torch.split(targets, rows))
         ]
         if filled:
             p, i, j = targets.unbind(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,6 @@ from torch import Tensor, nn
 
 from pnpcm.core import ValueRange
 from pnpcm.errors import ArgumentError, ShapeError
-
 
 Network = Callable[[Tensor, Tensor], Tensor]
 """F(x, c_noise): an ``nn.Module``, or any function without weights."""
@@ -64,6 +64,7 @@ class NetworkPrior(nn.Module):
         self.sigma_min, self.sigma_max = float(sigma_min), float(sigma_max)
         self.value_range: ValueRange = (float(value_range[0]), float(value_range[1]))
         self.any_size = any_size
+        self.info: dict[str, Any] = {}  # what its file says about it: licence, data, conventions
 
     def run_network(self, x: Tensor, c_noise: Tensor) -> Tensor:
         """F(x, c_noise) at the size and in the dtype of ``x``."""
@@ -71,7 +72,8 @@ class NetworkPrior(nn.Module):
         stride = int(getattr(self.network, "stride", 1))
         padded = pad_to_multiple(x, stride)
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
-        out: Tensor = self.network(padded.to(dtype), c_noise.to(dtype))
+        level = c_noise.float() if dtype != torch.float64 else c_noise  # half would round it
+        out: Tensor = self.network(padded.to(dtype), level)
         return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype)
 
     def _check(self, x: Tensor) -> None:

@@ -44,7 +44,7 @@ class ConsistencyModel(NetworkPrior):
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         level = levels(sigma, x)
         c = consistency_scalings(level, self.sigma_data, self.sigma_min)
-        c_skip, c_out, c_in = (torch.as_tensor(expand(s.to(x.dtype), x)) for s in c[:3])
+        c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
         return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)
 
     @classmethod

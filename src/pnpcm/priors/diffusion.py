@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pnpcm.core import ValueRange
@@ -56,11 +57,11 @@ class DiffusionModel(NetworkPrior):
 
     def _edm(self, x: Tensor, level: Tensor) -> Tensor:
         c = edm_scalings(level, self.sigma_data)
-        c_skip, c_out, c_in = (torch.as_tensor(expand(s.to(x.dtype), x)) for s in c[:3])
+        c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
         return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)
 
     def _vp(self, x: Tensor, level: Tensor) -> Tensor:
-        s = torch.as_tensor(expand(level.to(x.dtype), x))
+        s = expand(level.to(x.dtype), x)
         noise = self.run_network(x / torch.sqrt(1 + s**2), vp_index(level))
         return x - s * noise[:, : x.shape[1]]
 
@@ -70,10 +71,11 @@ class DiffusionModel(NetworkPrior):
         return cls(SmoothNetwork())
 
 
-def vp_levels() -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def vp_levels() -> NDArray[np.float64]:
     """σ_t = √((1 − ᾱ_t)/ᾱ_t) of the 1000 DDPM indices t = 0 … 999: 0.0100 … 157.4."""
     bar = np.asarray(alpha_bar()[1:])
-    return np.sqrt((1 - bar) / bar)
+    table: NDArray[np.float64] = np.sqrt((1 - bar) / bar)
+    return table
 
 
 def vp_index(sigma: Tensor) -> Tensor:

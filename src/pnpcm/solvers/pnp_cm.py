@@ -192,9 +192,7 @@ class PnPCM:
         seconds = time.perf_counter() - start
         return Result(x, prior.nfe, prior.vjps, seconds, torch.stack(residuals))
 
-    def _start(
-        self, y: Tensor, operator: Operator, x_init: Tensor | None, middle: float
-    ) -> Tensor:
+    def _start(self, y: Tensor, operator: Operator, x_init: Tensor | None, middle: float) -> Tensor:
         if x_init is not None:
             if not bool(torch.isfinite(x_init).all()):
                 raise ArgumentError("x_init holds NaN or infinity; give a finite start")

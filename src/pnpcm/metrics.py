@@ -1,0 +1,54 @@
+"""How close a reconstruction is to a reference: PSNR and SSIM, one value per image."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pnpcm.core import ValueRange
+from pnpcm.errors import ShapeError
+
+
+def psnr(x: Tensor, x_true: Tensor, *, value_range: ValueRange = (-1.0, 1.0)) -> Tensor:
+    """10 log₁₀(1/MSE) of each image ``(B,)``, both mapped to [0, 1] and clamped."""
+    a, b = _unit(x, x_true, value_range)
+    return -10 * torch.log10((a - b).square().flatten(1).mean(1))
+
+
+def ssim(
+    x: Tensor, x_true: Tensor, *, value_range: ValueRange = (-1.0, 1.0), window: int = 7
+) -> Tensor:
+    """Structural similarity of each image ``(B,)``, mean over channels and the valid region.
+
+    scikit-image's convention: uniform 7×7 window, sample covariance, K₁ = 0.01, K₂ = 0.03, data
+    range 1 after mapping to [0, 1]. Wang et al. (2004), eq. 13.
+    """
+    a, b = _unit(x, x_true, value_range)
+    if min(a.shape[-2:]) < window:
+        raise ShapeError(f"x is {a.shape[-2]}×{a.shape[-1]}, SSIM needs sides of {window} or more")
+    a, b = a.double(), b.double()  # variances are differences of nearly equal numbers
+    c1, c2 = 0.01**2, 0.03**2
+    unbias = window**2 / (window**2 - 1)
+    mean_a, mean_b = _box(a, window), _box(b, window)
+    var_a = unbias * (_box(a * a, window) - mean_a**2)
+    var_b = unbias * (_box(b * b, window) - mean_b**2)
+    cov = unbias * (_box(a * b, window) - mean_a * mean_b)
+    luminance = (2 * mean_a * mean_b + c1) / (mean_a**2 + mean_b**2 + c1)
+    structure = (2 * cov + c2) / (var_a + var_b + c2)
+    return (luminance * structure).flatten(1).mean(1).to(x.dtype)
+
+
+def _box(x: Tensor, window: int) -> Tensor:
+    return F.avg_pool2d(x, window, stride=1)
+
+
+def _unit(x: Tensor, x_true: Tensor, value_range: ValueRange) -> tuple[Tensor, Tensor]:
+    if x.shape != x_true.shape or x.ndim != 4:
+        raise ShapeError(
+            f"x has shape {tuple(x.shape)} and x_true {tuple(x_true.shape)}, "
+            "expected two equal (B, C, H, W)"
+        )
+    low, high = value_range
+    a, b = (((t - low) / (high - low)).clamp(0, 1) for t in (x, x_true))
+    return a, b

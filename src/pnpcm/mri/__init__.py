@@ -1,0 +1,14 @@
+"""The data side of MRI: masks and simulated scans."""
+
+from pnpcm.mri.masks import acs_start, gaussian1d
+from pnpcm.mri.simulate import SimulatedScan, birdcage_maps, phantom, simulate_scan, smooth_phase
+
+__all__ = [
+    "SimulatedScan",
+    "acs_start",
+    "birdcage_maps",
+    "gaussian1d",
+    "phantom",
+    "simulate_scan",
+    "smooth_phase",
+]

@@ -1,0 +1,15 @@
+"""Names known without loading torch, for ``pnpcm --help``. Tests keep them equal to the tables."""
+
+OPERATOR_NAMES = (
+    "inpainting",
+    "superresolution",
+    "gaussian-blur",
+    "blur",
+    "mri",
+    "jpeg",
+    "nonlinear-blur",
+    "phase-retrieval",
+    "crop",
+    "compose",
+    "function",
+)

@@ -1,0 +1,46 @@
+"""Constants of operators: tensors that follow the dtype and device of what they act on."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+class Constants:
+    """Holder of constant tensors that follow the dtype and device of what they act on."""
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Copy of this object with its constants moved, as ``Tensor.to`` would."""
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        moved = copy.copy(self)
+        moved._copies = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                keep = not (value.is_floating_point() or value.is_complex())
+                setattr(moved, name, _move(value, None if keep else dtype, device))
+            elif isinstance(value, Constants):
+                setattr(moved, name, value.to(*args, **kwargs))
+            elif isinstance(value, torch.nn.Module):
+                setattr(moved, name, copy.deepcopy(value).to(*args, **kwargs))
+        return moved
+
+    def _like(self, name: str, x: Tensor) -> Tensor:
+        """The constant ``self.name`` in the dtype and on the device of ``x`` (kept for later)."""
+        key = (name, x.dtype, x.device)
+        if key not in self._copies:
+            real = x.real.dtype if x.is_complex() else x.dtype
+            self._copies[key] = _move(getattr(self, name), real, x.device)
+        return self._copies[key]
+
+
+def _move(value: Tensor, dtype: torch.dtype | None, device: torch.device | None) -> Tensor:
+    """Move a constant; a complex one takes the complex partner of the real ``dtype``."""
+    if dtype is not None and value.is_complex():
+        dtype = dtype.to_complex()
+    return value.to(device=device, dtype=dtype)

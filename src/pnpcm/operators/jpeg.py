@@ -1,0 +1,224 @@
+"""JPEG compression: a true codec that measures and a smooth stand-in that solvers differentiate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Generators
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.operators import jpeg_codec as codec
+from pnpcm.operators.base import OperatorBase
+
+Chroma = Literal["smooth", "codec"]
+
+
+class JPEG(OperatorBase):
+    r"""JPEG at a quality, with given tables, or as in a given file.
+
+    .. math:: A(x) = C^{-1}\, U\, D^\top Q\, r\big(Q^{-1} D\, S\, C x\big), \quad
+        r(v) = [v] + (v - [v])^3
+
+    with colour transform C (RGB to YCbCr), chroma sampling S and U, 8×8 DCT D, tables Q and the
+    cubic stand-in r for rounding; the result is clipped softly. ``acquire`` rounds truly, takes
+    every other chroma sample and replicates it, and clips nothing: its values are floats that
+    may leave [-1, 1]. Grey images use luminance only. Sides are padded by replication to whole
+    cells (8 or 16 pixels) and cropped again.
+
+    quality: 1…100, the scale of libjpeg; ``tables`` replace it.
+    tables: luminance and chrominance, 8×8 integers in natural (not zigzag) order.
+    subsampling: "4:4:4", "4:2:2", "4:4:0" or "4:2:0".
+    chroma: "smooth" filters chroma before sampling and interpolates after it, as in the paper's
+        code; "codec" lets A sample chroma as ``acquire`` does.
+
+    Source: Gülle et al., PnP-CM, Section 4; tables of ITU-T T.81, Annex K.
+    """
+
+    def __init__(
+        self,
+        quality: int = 5,
+        *,
+        tables: Sequence[Any] | Tensor | None = None,
+        subsampling: str = "4:2:0",
+        chroma: Chroma = "smooth",
+    ) -> None:
+        super().__init__()
+        if subsampling not in codec.SUBSAMPLING:
+            raise ArgumentError(
+                f"subsampling is {subsampling!r}, expected one of {', '.join(codec.SUBSAMPLING)}; "
+                "JPEG.from_file reads it from a file"
+            )
+        if chroma not in get_args(Chroma):
+            raise ArgumentError(
+                f"chroma is {chroma!r}, expected 'smooth' (as in the paper's code) or 'codec' "
+                "(as acquire does)"
+            )
+        self.subsampling = subsampling
+        self.chroma = chroma
+        self.quality = _checked_quality(quality) if tables is None else None
+        if self.quality is None:
+            self.tables = _checked_tables(tables)
+            self._soft_tables = self.tables.double()
+        else:
+            self.tables = codec.quality_tables(self.quality)
+            self._soft_tables = codec.soft_tables(self.quality)
+        self._dct = codec.dct_matrix()
+        self._factors = codec.SUBSAMPLING[subsampling]
+        self._colour_codec, self._rgb_codec = codec.COLOUR_CODEC, codec.COLOUR_CODEC.inverse()
+        self._colour_smooth, self._rgb_smooth = codec.COLOUR_SMOOTH, codec.COLOUR_SMOOTH.inverse()
+
+    def __repr__(self) -> str:
+        source = "tables" if self.quality is None else f"quality={self.quality}"
+        return f"JPEG({source}, {self.subsampling})"
+
+    @classmethod
+    def example(
+        cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)
+    ) -> tuple[JPEG, Tensor]:
+        x = 2 * torch.rand((batch, 3, *size), generator=generator) - 1
+        return cls(quality=50), x
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, chroma: Chroma = "smooth") -> JPEG:
+        """The JPEG that wrote a file: its tables and its chroma sampling."""
+        tables, subsampling = _read_header(Path(path))
+        return cls(tables=tables, subsampling=subsampling, chroma=chroma)
+
+    def _A(self, x: Tensor) -> Tensor:
+        smooth = self.chroma == "smooth"
+        decoded = self._code(
+            x,
+            "smooth",
+            self._like("_soft_tables", x),
+            codec.soft_round,
+            codec.smooth_down if smooth else codec.decimate,
+            codec.smooth_up if smooth else codec.replicate,
+        )
+        return codec.soft_clip(decoded, 0.0, 255.0) / 127.5 - 1
+
+    def acquire(self, x: Tensor) -> Tensor:
+        """What the true codec decodes, before clipping and 8-bit rounding; not differentiable."""
+        self._check_x(x)
+        with torch.no_grad():
+            tables = self._like("tables", x)
+            decoded = self._code(x, "codec", tables, torch.round, codec.decimate, codec.replicate)
+        return decoded / 127.5 - 1
+
+    def z_start(self, y: Tensor, generator: Generators | None = None) -> Tensor:
+        """Where the first data step starts: the decoded image itself. Draws nothing."""
+        return y.clone()
+
+    def _code(
+        self,
+        x: Tensor,
+        digits: str,
+        tables: Tensor,
+        rounding: codec.Map,
+        down: codec.Sampler,
+        up: codec.Sampler,
+    ) -> Tensor:
+        """Encode and decode [-1, 1] to the 0…255 scale."""
+        height, width = x.shape[-2:]
+        dct = self._like("_dct", x)
+        factors = self._factors if x.shape[1] == 3 else (1, 1)
+        v = codec.pad_to_cells((x + 1) * 127.5, factors)
+        if x.shape[1] == 1:
+            decoded = codec.code_plane(v - 128, tables[0], dct, rounding) + 128
+            return decoded[..., :height, :width]
+        planes = _mix(self._like(f"_colour_{digits}", x), v)
+        luma = codec.code_plane(planes[:, :1] - 128, tables[0], dct, rounding) + 128
+        chroma = codec.code_plane(down(planes[:, 1:], factors), tables[1], dct, rounding)
+        planes = torch.cat((luma, up(chroma, factors)), 1)[..., :height, :width]
+        return _mix(self._like(f"_rgb_{digits}", x), planes)
+
+    def _check_x(self, x: Tensor, name: str = "x") -> None:
+        super()._check_x(x, name)
+        if x.shape[1] not in (1, 3) or 0 in x.shape:
+            raise ShapeError(
+                f"{name} has shape {tuple(x.shape)}, {self!r} takes (B, 1 or 3, H, W); "
+                "give grey or RGB images without alpha"
+            )
+
+
+def _mix(matrix: Tensor, v: Tensor) -> Tensor:
+    """Apply a 3×3 colour matrix to each pixel."""
+    return torch.einsum("dc,bchw->bdhw", matrix, v)
+
+
+def _checked_quality(quality: int) -> int:
+    if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
+        raise ArgumentError(
+            f"quality is {quality!r}, expected a whole number 1…100; "
+            "other tables are given as tables=(luminance, chrominance)"
+        )
+    return quality
+
+
+def _checked_tables(tables: Any) -> Tensor:
+    try:
+        luminance, chrominance = tables
+        values = torch.stack([torch.as_tensor(t, device="cpu") for t in (luminance, chrominance)])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ShapeError(
+            "tables must be a pair (luminance, chrominance) of 8×8 integers, got "
+            f"{type(tables).__name__} that is none ({error})"
+        ) from error
+    if values.shape != (2, 8, 8):
+        raise ShapeError(
+            f"tables have shape {tuple(values.shape)}, expected a pair of 8×8; "
+            "reshape 64 values in natural order to 8×8"
+        )
+    # NaN fails the first comparison, fractions the second
+    if not bool(((values >= 1) & (values <= 65535)).all()) or bool((values != values.long()).any()):
+        raise ArgumentError(
+            f"tables must hold whole numbers 1…255 (16-bit tables: …65535), got values from "
+            f"{values.min():g} to {values.max():g}; see JPEG(quality).tables for an example"
+        )
+    return values.long()
+
+
+def _read_header(path: Path) -> tuple[list[Any], str]:
+    """Tables (natural order) and chroma sampling of a JPEG file, by Pillow."""
+    from PIL import Image, JpegImagePlugin, UnidentifiedImageError
+
+    try:
+        image = Image.open(path)
+    except UnidentifiedImageError as error:
+        raise ArgumentError(
+            f"path is {str(path)!r}, expected a JPEG file; Pillow does not know this format"
+        ) from error
+    with image:
+        # MPO, the files of many phones, is a JpegImageFile too
+        if not isinstance(image, JpegImagePlugin.JpegImageFile):
+            raise ArgumentError(
+                f"path is {str(path)!r}, a {image.format} file, expected a JPEG; tables of a "
+                "converted copy would describe the conversion, so give the original .jpg"
+            )
+        layers = [tuple(layer) for layer in image.layer]  # (id, columns, rows, table) each
+        quantization = dict(image.quantization)
+        mode, transform = image.mode, image.info.get("adobe_transform")
+    if mode not in ("L", "RGB"):
+        raise ArgumentError(
+            f"path is {str(path)!r}, a JPEG in {mode}, expected grey or RGB; "
+            "CMYK files are coded without YCbCr and cannot be modelled"
+        )
+    if mode == "RGB" and (transform == 0 or [layer[0] for layer in layers] == list(b"RGB")):
+        raise ArgumentError(
+            f"path is {str(path)!r}, a JPEG that stores R, G, B without YCbCr; "
+            "give a file in the usual colour space"
+        )
+    tables = [torch.tensor(quantization[layer[3]]).reshape(8, 8) for layer in layers]
+    if mode == "L":
+        return [tables[0], tables[0]], "4:4:4"
+    cells = {(layers[0][2] / rows, layers[0][1] / columns) for _, columns, rows, _ in layers[1:]}
+    names = [name for name, factors in codec.SUBSAMPLING.items() if cells == {factors}]
+    if not names or not torch.equal(tables[1], tables[2]):
+        raise ArgumentError(
+            f"path is {str(path)!r}, whose components (id, columns, rows, table) are {layers}; "
+            f"expected one chrominance table and sampling {', '.join(codec.SUBSAMPLING)}"
+        )
+    return tables[:2], names[0]

@@ -1,0 +1,29 @@
+"""Priors. Adding one: a file with a class that has ``example``, and a line in the table."""
+
+from typing import Any
+
+from pnpcm.priors.consistency import ConsistencyModel
+from pnpcm.priors.diffusion import DiffusionModel
+from pnpcm.priors.gaussian import GaussianPrior, StationaryGaussianPrior
+from pnpcm.priors.mixture import GaussianMixturePrior
+from pnpcm.tables import Table
+
+PRIORS: Table[type[Any]] = Table(
+    "prior",
+    {
+        "consistency": ConsistencyModel,
+        "diffusion": DiffusionModel,
+        "gaussian": GaussianPrior,
+        "gaussian-stationary": StationaryGaussianPrior,
+        "gaussian-mixture": GaussianMixturePrior,
+    },
+)
+
+__all__ = [
+    "PRIORS",
+    "ConsistencyModel",
+    "DiffusionModel",
+    "GaussianMixturePrior",
+    "GaussianPrior",
+    "StationaryGaussianPrior",
+]

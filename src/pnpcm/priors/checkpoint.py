@@ -1,0 +1,244 @@
+"""Priors from files and to files. Reading never executes what a file contains.
+
+Two formats: the ``.pt`` state dicts of guided-diffusion, OpenAI's consistency models and the
+PnP-CM authors; and our own, one ``.safetensors`` file that knows its architecture, its noise
+levels and its range.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, CheckpointError
+from pnpcm.networks import UNet, UNetConfig
+from pnpcm.networks.infer import infer_config
+from pnpcm.priors.consistency import ConsistencyModel
+from pnpcm.priors.diffusion import DiffusionModel
+from pnpcm.priors.files import check_foreign, read_pt, write_atomically
+
+__all__ = [
+    "infer_config",
+    "load_openai",
+    "export_openai",
+    "save_prior",
+    "read_header",
+    "load_own",
+]
+
+KINDS = ("consistency", "edm", "vp")
+FORMAT = 1
+StateDict = Mapping[str, Tensor]
+NetPrior = ConsistencyModel | DiffusionModel
+
+
+# --- guided-diffusion's format ------------------------------------------------------------------
+
+
+def load_openai(
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    network: UNetConfig | Mapping[str, Any] | None = None,
+) -> NetPrior:
+    """The prior in a ``.pt`` file of OpenAI or of the PnP-CM authors, for images in [-1, 1].
+
+    ``kind=None``: "edm" if the file name begins with ``edm_``, else "consistency". ``network``:
+    a configuration, or a dict of the fields that :func:`infer_config` should not guess.
+    """
+    path = Path(path)
+    kind = kind or ("edm" if path.name.startswith("edm_") else "consistency")
+    _check_kind(kind)
+    state = read_pt(path)
+    if isinstance(network, UNetConfig):
+        config = network
+    else:
+        wishes = {name: _split(value) for name, value in dict(network or {}).items()}
+        inferred = infer_config(state, num_head_channels=wishes.get("num_head_channels", 64))
+        fields = inferred.to_dict() | wishes
+        if wishes.get("attention_resolutions") is not None and "attention_ds" not in wishes:
+            fields["attention_ds"] = None
+        config = UNetConfig.from_dict(fields)
+    move = "the architecture is inferred if network=None" if network else "is the file complete?"
+    return _build(path, kind, config, {name: _as_2d(name, t) for name, t in state.items()}, move)
+
+
+def _split(value: Any) -> Any:
+    """Guided-diffusion's scripts write lists as "32,16,8"."""
+    if not (isinstance(value, str) and value[:1].isdigit()):
+        return value
+    return tuple(float(v) if "." in v else int(v) for v in value.split(","))
+
+
+def export_openai(prior: NetPrior, path: str | Path) -> None:
+    """Write the bare weights as a ``.pt`` state dict, readable by :func:`load_openai`."""
+    network = _unet(prior)
+    state = {name: t.detach().cpu().contiguous() for name, t in network.state_dict().items()}
+    if network.config.attention_order == "legacy":  # these files hold 1-D convolutions
+        state = {n: t.squeeze(-1) if _is_attention(n) else t for n, t in state.items()}
+    write_atomically(Path(path), lambda temporary: torch.save(state, temporary))
+
+
+def _as_2d(name: str, tensor: Tensor) -> Tensor:
+    """guided-diffusion attends with 1-D convolutions: same numbers, one axis less."""
+    return tensor.unsqueeze(-1) if _is_attention(name) and tensor.ndim == 3 else tensor
+
+
+def _is_attention(name: str) -> bool:
+    return name.endswith(("qkv.weight", "proj_out.weight"))
+
+
+# --- our own format -----------------------------------------------------------------------------
+
+
+def save_prior(
+    prior: NetPrior,
+    path: str | Path,
+    *,
+    info: Mapping[str, Any] | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Write weights and configuration as one ``.safetensors`` file, all of it or nothing.
+
+    ``info`` is free-form JSON (a model card, an intensity convention); None keeps what the prior
+    was loaded with. ``dtype=torch.float16`` halves the file; it is read back as float32.
+    """
+    network = _unet(prior)
+    header = {
+        "format": FORMAT,
+        "kind": prior.kind,
+        "network": network.config.to_dict(),
+        "options": {name: getattr(prior, name) for name in _OPTIONS},
+        "info": dict(getattr(prior, "info", {}) if info is None else info),
+    }
+    try:
+        text = json.dumps(header, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"info must be plain JSON, but {error}; use str, float, list"
+        ) from error
+    weights = {}
+    for name, tensor in network.state_dict().items():
+        stored = tensor.detach().to("cpu", dtype or tensor.dtype).contiguous()
+        if not bool(stored.isfinite().all()):
+            raise ArgumentError(
+                f"{name} is not finite in {stored.dtype}; has training diverged? "
+                "Else leave dtype=None"
+            )
+        weights[name] = stored
+    write_atomically(
+        Path(path), lambda temporary: save_file(weights, temporary, metadata={"pnpcm": text})
+    )
+
+
+_OPTIONS = ("sigma_data", "sigma_min", "sigma_max", "value_range", "any_size")
+
+
+def read_header(path: str | Path) -> dict[str, Any]:
+    """The configuration inside one of our files, without its weights."""
+    path = Path(path)
+    check_foreign(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get("pnpcm")
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is damaged or no safetensors file; download it again ({error})"
+        ) from error
+    if text is None:
+        raise CheckpointError(
+            f"{path} is a safetensors file without pnpcm's header; "
+            "diffusers folders are read by interop.load_diffusers"
+        )
+    try:
+        header = json.loads(text)
+        version = header["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} has an unreadable pnpcm header; save it again") from error
+    if version != FORMAT:
+        raise CheckpointError(
+            f"{path} has format {version}, this pnpcm reads {FORMAT}; update pnpcm"
+        )
+    return dict(header)
+
+
+def load_own(path: str | Path) -> NetPrior:
+    """The prior that :func:`save_prior` wrote, in float32; its ``info`` is ``prior.info``."""
+    path = Path(path)
+    header = read_header(path)
+    try:
+        kind, options, info = header["kind"], dict(header["options"]), dict(header["info"])
+        config = UNetConfig.from_dict(header["network"])
+        _check_kind(kind)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} has a pnpcm header that makes no sense ({error}); save it again"
+        ) from error
+    with safe_open(path, framework="pt") as file:
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no iterator
+    prior = _build(path, kind, config, state, "was the file edited?", options)
+    prior.info = info
+    return prior
+
+
+# --- shared -------------------------------------------------------------------------------------
+
+
+def _build(
+    path: Path,
+    kind: str,
+    config: UNetConfig,
+    state: StateDict,
+    move: str,
+    options: Mapping[str, Any] | None = None,
+) -> NetPrior:
+    if kind != "vp" and config.out_channels not in (None, config.in_channels):
+        raise CheckpointError(
+            f"{path} makes {config.out_channels} channels from {config.in_channels}, "
+            f"which kind={kind!r} cannot use; DDPM files with a learned variance are kind='vp'"
+        )
+    with torch.device("meta"):  # no memory and no random numbers for weights about to be replaced
+        network = UNet(config)
+    wanted = {name: t.shape for name, t in network.state_dict().items()}
+    problems = {
+        "missing": [n for n in wanted if n not in state],
+        "unexpected": [n for n in state if n not in wanted],
+        "misshapen": [n for n in wanted if n in state and state[n].shape != wanted[n]],
+    }
+    found = [f"{len(n)} {what} ({', '.join(n[:3])}{', …' * (len(n) > 3)})"
+             for what, n in problems.items() if n]  # fmt: skip
+    if found:
+        raise CheckpointError(f"{path} does not fit the network: {', '.join(found)}; {move}")
+    network.load_state_dict({n: t.float() for n, t in state.items()}, assign=True)
+    arguments: dict[str, Any] = dict(options or {})
+    try:
+        prior: NetPrior = (
+            ConsistencyModel(network, **arguments)
+            if kind == "consistency"
+            else DiffusionModel(network, kind=kind, **arguments)
+        )
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} has unusable options ({error}); save it again") from error
+    return prior.eval().requires_grad_(False)
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+
+
+def _unet(prior: NetPrior) -> UNet:
+    network = getattr(prior, "network", None)
+    if not isinstance(network, UNet):
+        raise ArgumentError(
+            f"prior must hold a networks.UNet to be saved, got {type(network).__name__}; "
+            "save other networks with their own library"
+        )
+    return network

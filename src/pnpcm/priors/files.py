@@ -1,0 +1,70 @@
+"""Bytes on disk: recognised before they are read, read without executing, written at once."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, CheckpointError
+
+
+def check_foreign(path: Path) -> None:
+    """Recognise what people really have instead of a checkpoint."""
+    if not path.is_file():
+        raise CheckpointError(f"{path} is not a file; check the path")
+    with path.open("rb") as file:
+        head = file.read(512)
+    if not head:
+        raise CheckpointError(f"{path} is empty; download it again")
+    if head.lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
+        raise CheckpointError(f"{path} is a web page; download the file itself")
+    if head.startswith(b"version https://git-lfs"):
+        raise CheckpointError(f"{path} is a Git LFS pointer; run git lfs pull")
+
+
+def read_pt(path: Path) -> dict[str, Tensor]:
+    """The flat state dict in a ``.pt`` file, mapped into memory rather than read if it can be."""
+    check_foreign(path)
+    with path.open("rb") as file:
+        if file.read(9)[8:] == b"{":  # newer versions of torch.load would read it
+            raise CheckpointError(
+                f"{path} is a safetensors file, not a .pt file; our own are read by load_own"
+            )
+    try:
+        state = torch.load(
+            path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+        )
+    except MemoryError:
+        raise
+    except Exception as error:  # foreign bytes can make an unpickler fail in any way
+        raise CheckpointError(
+            f"{path} is damaged, or holds more than plain tensors, which we refuse to execute; "
+            "download it again, or save a bare state dict with torch.save"
+        ) from error
+    if not isinstance(state, dict) or not state:
+        raise CheckpointError(f"{path} holds a {type(state).__name__}, expected a state dict")
+    for name, tensor in state.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor):
+            raise CheckpointError(
+                f"{path} holds a {type(tensor).__name__} under {name!r}, expected a flat "
+                "dictionary name → tensor; save the inner state dict by itself with torch.save"
+            )
+    return state
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Write under another name and rename: a reader sees the old file or the new one."""
+    if not path.parent.is_dir():
+        raise ArgumentError(f"path is {path}, but {path.parent} is no folder; create it first")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,149 @@
+"""Laws over every prior, solver and configuration."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from golden import gen, relative
+from pnpcm import (
+    OPERATORS,
+    PRESETS,
+    PRIORS,
+    SOLVERS,
+    CGStep,
+    GaussianPrior,
+    GradientStep,
+    PnPCM,
+    PnPCMConfig,
+    ProxStep,
+    measure,
+)
+from pnpcm.core import Config
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.operators import FunctionOperator
+from pnpcm.rng import generators, per_image, randn_like
+
+
+def config_for(operator: object) -> PnPCMConfig:
+    steps = ProxStep() if hasattr(operator, "prox_l2") else GradientStep("lbfgs", n_iter=4)
+    return replace(PRESETS["celeba-hq/jpeg-5"].solver, data_step=steps)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_batch_equals_singles(name: str, solver: str) -> None:
+    operator, x = OPERATORS[name].example(gen(), batch=3)
+    config = config_for(operator)
+    solve = SOLVERS[solver](PRIORS["gaussian-stationary"].example(), config)
+    y = measure(operator, x, 0.05, generator=generators([1, 2, 3]))
+    together = solve(y, operator, generator=generators([4, 5, 6]))
+    for i, seed in enumerate((4, 5, 6)):
+        alone = solve(y[i : i + 1], operator, generator=gen(seed))
+        # an L-BFGS line search may branch on the last bit; the others only round
+        assert relative(together.x[i : i + 1], alone.x) < (1e-5 if operator.linear else 1e-3)
+    assert together.nfe == config.n_steps
+    assert together.vjps == 0
+    assert together.x.shape == x.shape
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_same_generator_same_result_and_nothing_touched(name: str, solver: str) -> None:
+    operator, x = OPERATORS[name].example(gen(), batch=2)
+    solve = SOLVERS[solver](PRIORS["consistency"].example(), config_for(operator))
+    y = measure(operator, x, 0.05, generator=gen(1))
+    y_before, state = y.clone(), torch.get_rng_state()
+    first = solve(y, operator, generator=gen(2)).x
+    assert torch.equal(first, solve(y, operator, generator=gen(2)).x)
+    assert not torch.equal(first, solve(y, operator, generator=gen(3)).x)
+    assert torch.equal(y, y_before)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_prior_law(name: str) -> None:
+    prior = PRIORS[name].example()
+    x = randn_like(torch.zeros(3, 3, 16, 20), gen())
+    before = x.clone()
+    levels = torch.tensor([0.01, 0.5, 20.0])
+    together = prior(x, levels)
+    for i in range(3):
+        alone = prior(x[i : i + 1], float(levels[i]))
+        assert relative(together[i : i + 1], alone) < 1e-5
+    assert torch.equal(x, before)
+    assert prior(x.double(), 0.3).dtype == torch.float64
+    assert (prior.sigma_min, prior.sigma_max) == (0.002, 80.0)
+    assert prior.value_range == (-1.0, 1.0)
+    if prior.kind == "consistency":
+        assert torch.allclose(prior(x, prior.sigma_min), x, atol=1e-6)
+    with pytest.raises(ArgumentError, match="sigma"):
+        prior(x, torch.tensor([0.1, 0.2]))
+    with pytest.raises(ArgumentError, match="sigma must be ≥ 0"):
+        prior(x, -0.1)
+
+
+CONFIGS = [
+    *(preset.solver for preset in PRESETS.values()),
+    replace(PRESETS["fastmri/pd-r4"].solver, mu=(0.1, 0.2, 0.3, 0.4), clamp=False, init="zero"),
+    ProxStep(),
+    CGStep(7, 1e-3, "warm"),
+    GradientStep("adam", 0.1, 9, 0.5, 1e-4, True),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: type(c).__name__)
+def test_configurations_round_trip_through_json(config: Config) -> None:
+    text = json.dumps(config.to_dict())
+    assert Config.from_dict(json.loads(text)) == config
+    assert type(config).from_dict(json.loads(text)) == config
+    with pytest.raises(AttributeError):
+        config.mu = 1.0  # type: ignore[attr-defined, misc]
+
+
+def test_unknown_configurations_are_refused() -> None:
+    with pytest.raises(UnknownNameError, match="unknown configuration type 'Proxstep'; did you"):
+        Config.from_dict({"type": "Proxstep"})
+    with pytest.raises(UnknownNameError, match="unknown field of CGStep 'maxiter'"):
+        Config.from_dict({"type": "CGStep", "maxiter": 3})
+    with pytest.raises(ArgumentError, match="expected PnPCMConfig"):
+        PnPCMConfig.from_dict({"type": "CGStep"})
+
+
+def test_a_run_with_a_gaussian_prior_is_the_recursion_written_out() -> None:
+    """One pixel at a time, A = a, prior N(m, S²): reference.md §1.1 in plain numbers."""
+    a, m, S = 0.7, 0.1, 0.4
+    operator = FunctionOperator(lambda x: a * x, (1, 3, 5), linear=True)
+    config = replace(PRESETS["celeba-hq/superres-4"].solver, clamp=False)
+    y = randn_like(torch.zeros(1, 1, 3, 5).double(), gen(1)) * 0.3
+    result = PnPCM(GaussianPrior(m, S), config)(y, operator, generator=gen(9))
+    noise_source = gen(9)
+    x = xh = u = uh = torch.zeros_like(y)
+    for k in range(4):
+        rho, t, s = config.rhos[k], config.sigmas[k], (1 + config.deltas[k]) * config.sigmas[k]
+        z = (a * y + rho * (xh - uh)) / (a**2 + rho)
+        nu = z + uh + t * torch.randn((1, 1, 3, 5), generator=noise_source).double()
+        x_new = m + (nu - m) * ((S**2 + 0.002**2) / (S**2 + s**2)) ** 0.5
+        u_new = uh + z - x_new
+        xh = x_new + config.mu / (k + 1) * (x_new - x)
+        uh = u_new + config.mu / (k + 1) * (u_new - u)
+        x, u = x_new, u_new
+    assert torch.allclose(result.x, x, atol=1e-7)
+
+
+def test_children_come_from_the_parent_in_order() -> None:
+    parent = gen(5)
+    seeds = torch.randint(2**63 - 1, (3,), generator=gen(5)).tolist()
+    children = per_image(parent, 3)
+    assert [c.initial_seed() for c in children] == seeds
+    single = gen(5)
+    assert per_image(single, 1) == [single]
+
+
+def test_noise_does_not_depend_on_the_dtype() -> None:
+    x = torch.zeros(2, 1, 4, 4)
+    assert torch.equal(randn_like(x.double(), gen(1)).float(), randn_like(x, gen(1)))
+    complex_noise = randn_like(torch.zeros(1, 2, 400, 400, dtype=torch.complex64), gen(1))
+    assert float(complex_noise.real.std()) == pytest.approx(1, abs=5e-3)
+    assert float(complex_noise.imag.std()) == pytest.approx(1, abs=5e-3)
