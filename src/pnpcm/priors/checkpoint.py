@@ -18,11 +18,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, CheckpointError
+from pnpcm.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.infer import infer_config
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.diffusion import DiffusionModel
-from pnpcm.priors.files import check_foreign, read_pt, write_atomically
+from pnpcm.priors.files import check_foreign, read_pt
 
 __all__ = [
     "infer_config",

@@ -1,17 +1,14 @@
-"""Bytes on disk: recognised before they are read, read without executing, written at once."""
+"""Checkpoint files: recognised before they are read, and read without executing anything."""
 
 from __future__ import annotations
 
-import os
-import secrets
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError, CheckpointError
+from pnpcm.errors import CheckpointError
 
 
 def check_foreign(path: Path) -> None:
@@ -56,15 +53,3 @@ def read_pt(path: Path) -> dict[str, Tensor]:
                 "dictionary name → tensor; save the inner state dict by itself with torch.save"
             )
     return state
-
-
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write under another name and rename: a reader sees the old file or the new one."""
-    if not path.parent.is_dir():
-        raise ArgumentError(f"path is {path}, but {path.parent} is no folder; create it first")
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -1,0 +1,39 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`. Each sets itself up.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types laws benchmark clean
+
+demo: $(VENV)/.core
+	$(BIN)/pnpcm demo --out out/demo
+
+test: lint types
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+laws: $(VENV)/.test
+	$(BIN)/pytest -n 2 tests/laws
+
+benchmark: $(VENV)/.core
+	$(BIN)/python benchmarks/data_steps.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test]"
+	touch $@ $(VENV)/.core
+
+clean:
+	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache

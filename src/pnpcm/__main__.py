@@ -1,0 +1,6 @@
+"""``python -m pnpcm``."""
+
+from pnpcm.cli import main
+
+if __name__ == "__main__":
+    main()

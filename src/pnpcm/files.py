@@ -1,0 +1,96 @@
+"""Files: images in and out, and outputs that are either complete or not there."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError
+
+Picture = Image.Image
+
+
+def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+    """Write under another name and rename: a reader sees the old file or the new one."""
+    if not path.parent.is_dir():
+        raise ArgumentError(f"path is {path}, but {path.parent} is no folder; create it first")
+    temporary = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, atomically."""
+    write_atomically(path, lambda temporary: _write_text(temporary, text))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON that a person can read, atomically."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def read_image(path: str | Path) -> Tensor:
+    """An 8-bit RGB picture as ``(1, 3, H, W)`` in [-1, 1]."""
+    try:
+        with Image.open(path) as picture:
+            pixels = np.asarray(picture.convert("RGB"))
+    except UnidentifiedImageError as error:
+        raise ArgumentError(f"{path} is not a picture that Pillow can read") from error
+    return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
+
+
+def to_picture(x: Tensor) -> Picture:
+    """An image ``(C, H, W)`` in [-1, 1], grey or RGB, as an 8-bit picture."""
+    if x.ndim != 3 or x.shape[0] not in (1, 3):
+        raise ShapeError(f"x has shape {tuple(x.shape)}, a picture is (1 or 3, H, W)")
+    pixels = ((x.detach().cpu().float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+    array = pixels.permute(1, 2, 0).numpy()
+    return Image.fromarray(array[..., 0] if x.shape[0] == 1 else array)
+
+
+def strip(panels: Sequence[tuple[str, Tensor]], *, side: int = 256) -> Picture:
+    """Images ``(C, H, W)`` side by side, each scaled to height ``side`` under its label."""
+    pictures = []
+    for _, x in panels:
+        picture = to_picture(x).convert("RGB")
+        width = max(1, round(picture.width * side / picture.height))
+        pictures.append(picture.resize((width, side), Image.Resampling.NEAREST))
+    gap, head = 6, 20
+    width = sum(p.width for p in pictures) + gap * (len(pictures) - 1)
+    sheet = Image.new("RGB", (width, side + head), "white")
+    draw, font, left = ImageDraw.Draw(sheet), ImageFont.load_default(13), 0
+    for (label, _), picture in zip(panels, pictures, strict=True):
+        draw.text((left + 2, 2), label, fill="black", font=font)
+        sheet.paste(picture, (left, head))
+        left += picture.width + gap
+    return sheet
+
+
+def stack(pictures: Sequence[Picture]) -> Picture:
+    """Pictures below one another on a white sheet."""
+    width = max(p.width for p in pictures)
+    sheet, top = Image.new("RGB", (width, sum(p.height for p in pictures)), "white"), 0
+    for picture in pictures:
+        sheet.paste(picture, (0, top))
+        top += picture.height
+    return sheet
+
+
+def save_picture(path: Path, picture: Picture) -> None:
+    """Write a picture, atomically."""
+    write_atomically(path, lambda temporary: picture.save(temporary))
