@@ -12,6 +12,9 @@ from pnpcm.rng import randn_like
 
 Map = Callable[[Tensor], Tensor]
 
+BLOCK = 1 << 20
+"""Values per block where a large intermediate is avoided; a block stays in the cache of a CPU."""
+
 
 def expand(values: Tensor, x: Tensor) -> Tensor:
     """Shape one number per image ``(B,)`` so that it multiplies ``x`` ``(B, …)``."""
@@ -20,8 +23,9 @@ def expand(values: Tensor, x: Tensor) -> Tensor:
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
     """Real inner product Re⟨a, b⟩ of each image, ``(B,)``."""
-    a, b = (torch.view_as_real(t) if t.is_complex() else t for t in (a, b))
-    return (a * b).flatten(1).sum(1)
+    a, b = ((torch.view_as_real(t) if t.is_complex() else t).flatten(1) for t in (a, b))
+    parts = zip(torch.split(a, BLOCK, 1), torch.split(b, BLOCK, 1), strict=True)
+    return torch.stack([(p * q).sum(1) for p, q in parts]).sum(0)
 
 
 def norm(a: Tensor) -> Tensor:
@@ -58,12 +62,12 @@ def cg(
         q = normal(p)
         pq = inner(p, q)
         alpha = torch.where(active & (pq > 0), rd / pq.clamp_min(torch.finfo(pq.dtype).tiny), 0)
-        x += expand(alpha, x) * p
-        r -= expand(alpha, r) * q
+        x.addcmul_(expand(alpha, p), p)
+        r.addcmul_(expand(-alpha, q), q)
         d = r if precondition is None else precondition(r)
         rd_next = inner(r, d)
         beta = torch.where(rd > 0, rd_next / rd.clamp_min(torch.finfo(rd.dtype).tiny), 0)
-        p = d + expand(beta, p) * p
+        p.mul_(expand(beta, p)).add_(d)
         rd = rd_next
     return x
 

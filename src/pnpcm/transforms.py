@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 import torch
@@ -19,6 +20,9 @@ BOUNDARIES = ("zero", "circular", "reflect")
 
 Pads = tuple[int, int, int, int]
 """How much is added (left, right, top, bottom), in the order of ``torch.nn.functional.pad``."""
+
+Taps = Sequence[Sequence[float]]
+"""A small kernel, row by row."""
 
 
 @lru_cache(maxsize=32)
@@ -101,6 +105,43 @@ def fast_length(n: int) -> int:
             if 2 * odd < best:
                 best = min(best, int(odd * 2 ** max(1, math.ceil(math.log2(n / odd)))))
     return best
+
+
+def correlate(x: Tensor, taps: Taps, stride: tuple[int, int] = (1, 1)) -> Tensor:
+    """y[o, p] = Σ_ij taps[i][j] x[s_h o + i, s_w p + j], wherever all taps lie inside ``x``.
+
+    A few shifted sums beat ``conv2d`` on a CPU, which is slow for images of one channel.
+    """
+    size = [
+        (n - k) // s + 1
+        for n, k, s in zip(x.shape[-2:], (len(taps), len(taps[0])), stride, strict=True)
+    ]
+    (tap, view), *others = _shifts(x, taps, size, stride)
+    y = tap * view
+    for tap, view in others:
+        y.add_(view, alpha=tap)
+    return y
+
+
+def correlate_adjoint(y: Tensor, taps: Taps, stride: tuple[int, int] = (1, 1)) -> Tensor:
+    """Adjoint of :func:`correlate`: every value goes back to where it was taken from."""
+    (height, width), (s_h, s_w) = y.shape[-2:], stride
+    sides = s_h * (height - 1) + len(taps), s_w * (width - 1) + len(taps[0])
+    x = y.new_zeros(*y.shape[:-2], *sides)
+    for tap, view in _shifts(x, taps, y.shape[-2:], stride):
+        view.add_(y, alpha=tap)
+    return x
+
+
+def _shifts(
+    x: Tensor, taps: Taps, size: Sequence[int], stride: tuple[int, int]
+) -> Iterator[tuple[float, Tensor]]:
+    """Each tap other than 0 with the part of ``x``, ``size`` large, that it multiplies."""
+    (height, width), (s_h, s_w) = size, stride
+    for i, row in enumerate(taps):
+        for j, tap in enumerate(row):
+            if tap:
+                yield tap, x[..., i : i + s_h * height : s_h, j : j + s_w * width : s_w]
 
 
 def pad(x: Tensor, pads: Pads, boundary: str) -> Tensor:

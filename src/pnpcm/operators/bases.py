@@ -45,7 +45,7 @@ class FourierBasis(Constants):
 
     def U_adjoint(self, y: Tensor) -> Tensor:
         c = self.V_adjoint(y)
-        return self._like("phase", c).conj() * c
+        return c.mul_(self._like("phase", c).conj())
 
 
 class CosineBasis(Constants):

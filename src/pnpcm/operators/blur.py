@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, OperatorError, ShapeError
@@ -16,10 +17,18 @@ from pnpcm.operators.bases import (
     SeparableBasis,
     toeplitz,
 )
-from pnpcm.transforms import BOUNDARIES, DENSE_SIDE, fast_length, pad, pad_adjoint
+from pnpcm.transforms import (
+    BOUNDARIES,
+    DENSE_SIDE,
+    correlate,
+    correlate_adjoint,
+    fast_length,
+    pad,
+    pad_adjoint,
+)
 
-DIRECT_TAPS = 200
-"""A kernel with more taps than this, unless separable, is applied by FFT."""
+DIRECT_TAPS = 32
+"""A kernel of more taps (height + width where separable) is applied by FFT, which wins there."""
 
 
 class Blur(DecomposableOperator):
@@ -53,12 +62,19 @@ class Blur(DecomposableOperator):
         self.boundary = boundary
         kh, kw = self.kernel.shape
         self.pads = (kw - 1 - kw // 2, kw // 2, kh - 1 - kh // 2, kh // 2)
+        self.fast_size = (
+            fast_length(self.image_shape[1] + kh - 1),
+            fast_length(self.image_shape[2] + kw - 1),
+        )
+        passes = [self.kernel]
         factors = _factors(self.kernel)
         self.separable = factors is not None
         if factors is not None:
             self.column, self.row = factors
+            passes = [self.column[:, None], self.row[None, :]]
+        self.passes = [taps.flip(0, 1).tolist() for taps in passes]  # flipped: they correlate
+        self.direct = sum(int(taps.count_nonzero()) for taps in passes) <= DIRECT_TAPS
         self._basis: Basis | None = None
-        self._circular: FourierBasis | None = None
 
     @classmethod
     def example(
@@ -70,44 +86,38 @@ class Blur(DecomposableOperator):
 
     # the convolution ---------------------------------------------------------------------------
     def _A(self, x: Tensor) -> Tensor:
-        padded = pad(x, self.pads, self.boundary)
-        if not self.separable and self.kernel.numel() > DIRECT_TAPS:
-            size, spectrum = self._padded_spectrum(padded)
-            full = torch.fft.irfft2(torch.fft.rfft2(padded, s=size) * spectrum, s=size)
-            kh, kw = self.kernel.shape
-            valid: Tensor = full[..., kh - 1 : padded.shape[-2], kw - 1 : padded.shape[-1]]
-            return valid.contiguous()
-        flat = padded.reshape(-1, 1, *padded.shape[-2:])
-        for weight in self._weights(x):
-            flat = F.conv2d(flat, weight)
-        return flat.reshape(x.shape)
+        grown = pad(x, self.pads, self.boundary)
+        if not self.direct:
+            return self._filter(grown, self._like("_spectrum", x), x.shape[-2:])
+        for taps in self.passes:
+            grown = correlate(grown, taps)
+        return grown
 
     def _A_adjoint(self, y: Tensor) -> Tensor:
-        kh, kw = self.kernel.shape
-        if not self.separable and self.kernel.numel() > DIRECT_TAPS:
-            wide = F.pad(y, (kw - 1, 0, kh - 1, 0))
-            size, spectrum = self._padded_spectrum(wide)
-            full = torch.fft.irfft2(torch.fft.rfft2(wide, s=size) * spectrum.conj(), s=size)
-            grown = full[..., : wide.shape[-2], : wide.shape[-1]]
-            return pad_adjoint(grown, self.pads, self.boundary).contiguous()
-        flat = y.reshape(-1, 1, *y.shape[-2:])
-        for weight in self._weights(y):  # full correlation = padded convolution with the flip
-            flat = F.conv2d(
-                flat, weight.flip(-2, -1), padding=(weight.shape[-2] - 1, weight.shape[-1] - 1)
-            )
-        grown = flat.reshape(*y.shape[:2], *flat.shape[-2:])
+        if self.direct:
+            grown = y
+            for taps in reversed(self.passes):
+                grown = correlate_adjoint(grown, taps)
+        else:
+            (height, width), (kh, kw) = y.shape[-2:], self.kernel.shape
+            size = (height + kh - 1, width + kw - 1)
+            grown = self._filter(y, self._like("_spectrum", y).conj(), size)
         return pad_adjoint(grown, self.pads, self.boundary).contiguous()
 
-    def _weights(self, x: Tensor) -> list[Tensor]:
-        """Flipped kernel for ``conv2d``, which correlates; two 1-D ones where separable."""
-        if not self.separable:
-            return [self._like("kernel", x).flip(0, 1)[None, None]]
-        column, row = self._like("column", x), self._like("row", x)
-        return [column.flip(0)[None, None, :, None], row.flip(0)[None, None, None, :]]
+    @property
+    def _spectrum(self) -> Tensor:
+        """Of the kernel with its last tap at the origin: what is valid begins at index 0."""
+        canvas = self.kernel.new_zeros(self.fast_size)
+        canvas[: self.kernel.shape[0], : self.kernel.shape[1]] = self.kernel
+        shift = [1 - side for side in self.kernel.shape]
+        spectrum: Tensor = torch.fft.rfft2(canvas.roll(shift, (0, 1)))
+        return spectrum
 
-    def _padded_spectrum(self, padded: Tensor) -> tuple[tuple[int, int], Tensor]:
-        size = (fast_length(padded.shape[-2]), fast_length(padded.shape[-1]))
-        return size, torch.fft.rfft2(self._like("kernel", padded), s=size)
+    def _filter(self, x: Tensor, spectrum: Tensor, size: Sequence[int]) -> Tensor:
+        """Multiply by ``spectrum``; the first ``size`` values are not touched by wrapping."""
+        c = torch.fft.rfft2(x, s=self.fast_size).mul_(spectrum)
+        full: Tensor = torch.fft.irfft2(c, s=self.fast_size)
+        return full[..., : size[0], : size[1]].contiguous()
 
     # the decomposition -------------------------------------------------------------------------
     @property
@@ -159,12 +169,28 @@ class Blur(DecomposableOperator):
     def V_adjoint(self, x: Tensor) -> Tensor:
         return self.basis.V_adjoint(x)
 
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        """z + V [γS/(1 + γS²) (Uᵀy − S Vᵀz)], as Uᵀ(y − Az) where A costs less than Vᵀ."""
+        if not self.decomposed:
+            return super()._prox_l2(z, y, gamma)
+        s = self._like("singular_values", z)
+        if self.direct:
+            c = self.U_adjoint(y - self._A(z))
+        else:
+            c = self.U_adjoint(y) - s * self.V_adjoint(z)
+        return z + self.V(c.mul_(gamma * s / (1 + gamma * s**2)))
+
+    @property
+    def _power(self) -> Tensor:
+        """|K̂|² of the circular blur."""
+        _, height, width = self.image_shape
+        power: Tensor = FourierBasis(self.kernel, (height, width)).singular_values.square()
+        return power
+
     def _precondition(self, r: Tensor, gamma: Gamma) -> Tensor:
-        if self._circular is None:
-            _, height, width = self.image_shape
-            self._circular = FourierBasis(self.kernel, (height, width))
-        s = self._circular._like("singular_values", r)
-        return self._circular.V(self._circular.V_adjoint(r) / (1 + gamma * s**2))
+        c = torch.fft.rfft2(r).div_(1 + gamma * self._like("_power", r))
+        d: Tensor = torch.fft.irfft2(c, s=r.shape[-2:])
+        return d
 
     def _check_y(self, y: Tensor) -> None:
         if tuple(y.shape[1:]) != self.image_shape:
@@ -200,6 +226,7 @@ class GaussianBlur(Blur):
         taps = gaussian_taps(size, sigma)
         super().__init__(taps[:, None] * taps[None, :], image_shape)
         self.size, self.sigma, self.reference = size, sigma, reference
+        self.direct = self.direct and not reference
 
     @classmethod
     def example(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.operators.base import DecomposableOperator
+from pnpcm.operators.base import DecomposableOperator, Gamma
 from pnpcm.rng import randn_like
 
 
@@ -81,6 +81,10 @@ class Inpainting(DecomposableOperator):
 
     def _A_adjoint(self, y: Tensor) -> Tensor:
         return self._like("mask", y) * y
+
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        gain = gamma / (1 + gamma) * self._like("mask", z)
+        return torch.addcmul(z, gain, y - z)
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
         return self._like("mask", y) * y / (1 + reg)

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.linalg import BLOCK
 from pnpcm.operators.base import Gamma, LinearOperatorBase
 from pnpcm.rng import randn_like
-from pnpcm.transforms import fft2c, ifft2c
+from pnpcm.transforms import fft2c
 
 
 class MultiCoilMRI(LinearOperatorBase):
@@ -53,6 +54,7 @@ class MultiCoilMRI(LinearOperatorBase):
         self.image_shape = (2, *size)
         # AᴴA without centring: maps and mask moved to the corner-origin layout once and for all
         self.corner_maps = torch.fft.ifftshift(self.coil_maps, dim=(-2, -1))
+        self.corner_conj = self.corner_maps.conj().resolve_conj()
         self.corner_mask = torch.fft.ifftshift(self.mask, dim=(-2, -1))
         self.columns = bool((self.mask == self.mask[:, :1]).all())
 
@@ -77,7 +79,13 @@ class MultiCoilMRI(LinearOperatorBase):
         return to_channels(self._adjoint_complex(y))
 
     def _adjoint_complex(self, y: Tensor) -> Tensor:
-        return (self._like("coil_maps", y).conj() * ifft2c(self._mask(y) * y)).sum(1)
+        S_conj, mask = self._like("corner_conj", y), self._like("corner_mask", y).real
+        image = torch.zeros_like(y[:, 0])
+        for part, S_c in zip(_blocks(y, image), _blocks(S_conj, image), strict=True):
+            spectrum = torch.fft.ifftshift(part, dim=(-2, -1)).mul_(mask[:, None])
+            image += torch.fft.ifft2(spectrum, norm="ortho").mul_(S_c).sum(1)
+        shifted: Tensor = torch.fft.fftshift(image, dim=(-2, -1))
+        return shifted
 
     def _mask(self, like: Tensor) -> Tensor:
         return self._like("mask", like)[:, None].real
@@ -85,13 +93,15 @@ class MultiCoilMRI(LinearOperatorBase):
     def A_adjoint_A(self, x: Tensor) -> Tensor:
         """Σ_c S̄_c F⁻¹ mask F S_c x, with corner-origin FFTs along the masked axes only."""
         image = to_complex(x)
-        maps, mask = self._like("corner_maps", image), self._like("corner_mask", image).real
+        S, S_conj = self._like("corner_maps", image), self._like("corner_conj", image)
+        mask = self._like("corner_mask", image).real
         axes = (-1,) if self.columns else (-2, -1)
-        coils = maps * torch.fft.ifftshift(image, dim=(-2, -1))[:, None]
-        spectrum = torch.fft.fftn(coils, dim=axes, norm="ortho")
-        coils = torch.fft.ifftn(spectrum * mask[:, None], dim=axes, norm="ortho")
-        image = torch.fft.fftshift((maps.conj() * coils).sum(1), dim=(-2, -1))
-        return image if x.is_complex() else to_channels(image)
+        image, total = torch.fft.ifftshift(image, dim=(-2, -1)), torch.zeros_like(image)
+        for S_c, S_c_conj in zip(_blocks(S, image), _blocks(S_conj, image), strict=True):
+            spectrum = torch.fft.fftn(S_c * image[:, None], dim=axes).mul_(mask[:, None])
+            total += torch.fft.ifftn(spectrum, dim=axes).mul_(S_c_conj).sum(1)
+        total = torch.fft.fftshift(total, dim=(-2, -1))
+        return total if x.is_complex() else to_channels(total)
 
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
         right = self._A_adjoint(y)
@@ -135,6 +145,11 @@ class MultiCoilMRI(LinearOperatorBase):
     def _batch_note(self) -> str:
         batch = max(len(self.coil_maps), len(self.mask))
         return f" and B = {batch}" if batch > 1 else ""
+
+
+def _blocks(coils: Tensor, image: Tensor) -> tuple[Tensor, ...]:
+    """A few coils at a time, so that what is made of them stays in the cache."""
+    return torch.split(coils, max(BLOCK // image.numel(), 1), dim=1)
 
 
 def to_complex(x: Tensor) -> Tensor:

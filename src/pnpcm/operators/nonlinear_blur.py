@@ -15,6 +15,7 @@ from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.networks.kernel_wizard import REDUCTION, KernelWizard
 from pnpcm.operators.base import OperatorBase
+from pnpcm.transforms import fast_length
 
 # sRGB with the toe where value and slope of line and power meet exactly: t = a/(γ − 1). The
 # standard's rounded toe has a kink there.
@@ -98,12 +99,15 @@ class NonlinearBlur(OperatorBase):
         return from_light(light)
 
     def _blur(self, light: Tensor) -> Tensor:
+        """k ∗ light by FFT, of which only values that no wrapping has touched are kept."""
         kernel = self._like("kernel", light)
-        height, width = kernel.shape
-        top, left = (height - 1) // 2, (width - 1) // 2
-        flat = light.reshape(-1, 1, *light.shape[-2:])
-        flat = F.pad(flat, (left, width - 1 - left, top, height - 1 - top), mode="replicate")
-        return F.conv2d(flat, kernel.flip(0, 1)[None, None]).reshape(light.shape)
+        (kh, kw), (height, width) = kernel.shape, light.shape[-2:]
+        top, left = (kh - 1) // 2, (kw - 1) // 2
+        grown = F.pad(light, (left, kw - 1 - left, top, kh - 1 - top), mode="replicate")
+        size = fast_length(height + kh - 1), fast_length(width + kw - 1)
+        spectrum = torch.fft.rfft2(grown, s=size) * torch.fft.rfft2(kernel, s=size)
+        full: Tensor = torch.fft.irfft2(spectrum, s=size)
+        return full[..., kh - 1 : kh - 1 + height, kw - 1 : kw - 1 + width]
 
     def _apply(self, network: KernelWizard, v: Tensor) -> Tensor:
         """G(v, κ) in the precision of the weights."""

@@ -5,12 +5,19 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import DecomposableOperator, Gamma
-from pnpcm.transforms import DENSE_SIDE, dct2, idct2, pad, pad_adjoint
+from pnpcm.transforms import (
+    DENSE_SIDE,
+    correlate,
+    correlate_adjoint,
+    dct2,
+    idct2,
+    pad,
+    pad_adjoint,
+)
 
 
 class SuperResolution(DecomposableOperator):
@@ -40,7 +47,8 @@ class SuperResolution(DecomposableOperator):
             )
         self.image_shape = (int(channels), int(height), int(width))
         self.factor = int(factor)
-        self.offset, self.taps = bicubic_taps(self.factor)
+        self.offset, taps = bicubic_taps(self.factor)
+        self.taps = taps.tolist()
         s_h, s_w = (singular_values(n, self.factor) for n in (height, width))
         self.values = s_h[:, None] * s_w[None, :]
         self.dense = max(height, width) <= 2 * DENSE_SIDE
@@ -58,33 +66,24 @@ class SuperResolution(DecomposableOperator):
     def _A(self, x: Tensor) -> Tensor:
         if self.dense:
             return self._like("D_h", x) @ x @ self._like("D_w", x).T
-        taps, (f, n) = self._like("taps", x), (self.factor, self.taps.numel())
         before, after = self._borders()
-        batch, channels = x.shape[:2]
-        x = x.reshape(-1, 1, *x.shape[-2:])
-        x = F.conv2d(
-            pad(x, (before, after, 0, 0), "reflect"), taps.reshape(1, 1, 1, n), stride=(1, f)
-        )
-        x = F.conv2d(
-            pad(x, (0, 0, before, after), "reflect"), taps.reshape(1, 1, n, 1), stride=(f, 1)
-        )
-        return x.reshape(batch, channels, *x.shape[-2:])
+        x = pad(x, (0, 0, before, after), "reflect")
+        x = correlate(x, [[tap] for tap in self.taps], (self.factor, 1))
+        x = pad(x, (before, after, 0, 0), "reflect")
+        return correlate(x, [self.taps], (1, self.factor))
 
     def _A_adjoint(self, y: Tensor) -> Tensor:
         if self.dense:
             return self._like("D_h", y).T @ y @ self._like("D_w", y)
-        taps, (f, n) = self._like("taps", y), (self.factor, self.taps.numel())
         before, after = self._borders()
-        x = y.reshape(-1, 1, *y.shape[-2:])
-        x = F.conv_transpose2d(x, taps.reshape(1, 1, n, 1), stride=(f, 1))
-        x = pad_adjoint(x, (0, 0, before, after), "reflect")
-        x = F.conv_transpose2d(x, taps.reshape(1, 1, 1, n), stride=(1, f))
+        x = correlate_adjoint(y, [self.taps], (1, self.factor))
         x = pad_adjoint(x, (before, after, 0, 0), "reflect")
-        return x.reshape(y.shape[0], *self.image_shape)
+        x = correlate_adjoint(x, [[tap] for tap in self.taps], (self.factor, 1))
+        return pad_adjoint(x, (0, 0, before, after), "reflect")
 
     def _borders(self) -> tuple[int, int]:
         """Pixels that the first and the last output look at beyond the image."""
-        return -self.offset, self.offset + self.taps.numel() - self.factor
+        return -self.offset, self.offset + len(self.taps) - self.factor
 
     @property
     def singular_values(self) -> Tensor:
