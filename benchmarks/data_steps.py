@@ -71,8 +71,7 @@ class LargeRow:
 # cases -----------------------------------------------------------------------------------------
 def prox_cases(batch: int) -> Iterator[Case]:
     """Linear operators: transforms and products are the bound, all else is overhead."""
-    z, y, copy = image(batch, *IMAGE), image(batch, *IMAGE), image(batch, *IMAGE)
-    small = image(batch, 3, 64, 64)
+    z, y, copy, small = (image(batch, 3, n, n) for n in (256, 256, 256, 64))
     D, C, V = (torch.rand(m, n) for m, n in ((64, 256), (64, 64), (256, 256)))
 
     def case(name: str, operator: Any, *bounds: Bound) -> Case:
@@ -101,9 +100,8 @@ def prox_cases(batch: int) -> Iterator[Case]:
 def gradient_cases(batch: int) -> Iterator[Case]:
     """Descent, per operator call: what stays beside A and its gradient is the optimizer."""
     x = image(batch, *IMAGE)
-    phases = ops.PhaseRetrieval.random(IMAGE[1:], torch.Generator().manual_seed(0))
-    nonlinear: tuple[Any, ...] = (ops.JPEG(5), ops.NonlinearBlur(), phases)
-    for operator in nonlinear:
+    phases: Any = ops.PhaseRetrieval.random(IMAGE[1:], torch.Generator().manual_seed(0))
+    for operator in (ops.JPEG(5), ops.NonlinearBlur(), phases):
         y = operator.A(x)
         bare = ("A and its gradient", lambda operator=operator, y=y: operator.A_vjp(x, y))
         for optimizer in ("adam", "lbfgs"):
@@ -114,22 +112,21 @@ def gradient_cases(batch: int) -> Iterator[Case]:
 
 def mri_cases(batch: int) -> Iterator[Case]:
     """Fifteen coils; a column mask needs no transform along columns, a naive step makes it."""
-    side = 320
-    maps = torch.randn(15, side, side, dtype=torch.complex64)
-    maps = maps / maps.abs().square().sum(0).sqrt()
+    maps = torch.nn.functional.normalize(torch.randn(15, 320, 320, dtype=torch.complex64), dim=0)
     block, times = maps[:5].clone(), 10 * 3 * batch  # blocks: the FFT is faster within the cache
     pairs_1d = ("10 × 1-D FFT pairs", each(lambda: ifft(fft(block)), times=times))
     pairs_2d = ("10 × 2-D FFT pairs", each(lambda: ifft2(fft2(block)), times=times))
-    columns = ops.MultiCoilMRI(maps, torch.rand(side) < 0.25)
-    points = ops.MultiCoilMRI(maps, torch.rand(side, side) < 0.25)
-    run = step(CGStep(10), columns, batch)
+    columns, points = torch.rand(320) < 0.25, torch.rand(320, 320) < 0.25
+    run = step(CGStep(10), ops.MultiCoilMRI(maps, columns), batch)
     yield Case("CG(10) MRI, columns", batch, run, (pairs_1d, pairs_2d))
-    yield Case("CG(10) MRI, 2-D mask", batch, step(CGStep(10), points, batch), (pairs_2d,))
+    run = step(CGStep(10), ops.MultiCoilMRI(maps, points), batch)
+    yield Case("CG(10) MRI, 2-D mask", batch, run, (pairs_2d,))
 
 
 def large_cases() -> Iterator[tuple[str, Callable[[Shape], Any], tuple[str, ...]]]:
     """Name, operator of a shape, and what to set to 0 so that every size takes the large path."""
-    dense = ("transforms.DENSE_SIDE", "operators.blur.DENSE_SIDE", "operators.superresolution.DENSE_SIDE")
+    modules = "transforms", "operators.blur", "operators.superresolution"
+    dense = tuple(f"{module}.DENSE_SIDE" for module in modules)
     yield "prox SuperResolution ×4", lambda shape: ops.SuperResolution(shape, 4), dense
     yield "prox GaussianBlur 5×5 (zero, CG)", ops.GaussianBlur, dense
     yield "prox Blur circular", lambda shape: ops.Blur(kernel(), shape, "circular"), ()
@@ -146,7 +143,6 @@ def image(*shape: int) -> Tensor:
 
 
 def kernel(side: int = 9) -> Tensor:
-    """A blur of rank above one and without symmetry."""
     k = torch.rand(side, side, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return k / k.sum()
 
@@ -183,14 +179,13 @@ def measure(case: Case, budget: float) -> Iterator[Row]:
     end = time.perf_counter() + budget
     while len(rounds) < 2 or time.perf_counter() < end:
         rounds.append([seconds(work) for work in works])
-    best = [1e3 * min(times) for times in zip(*rounds, strict=True)]
-    own = best[0] / case.calls
-    for (what, _), bound_ms in zip(case.bounds, best[1:], strict=True):
+    own, *others = (1e3 * min(times) for times in zip(*rounds, strict=True))
+    own /= case.calls
+    for (what, _), bound_ms in zip(case.bounds, others, strict=True):
         yield Row(case.step, case.batch, own, what, bound_ms, own / bound_ms)
 
 
 def measure_large() -> Iterator[LargeRow]:
-    """Once each, first use of the operator included."""
     for name, build, constants in large_cases():
         closed = step(ProxStep(), build(BOTH))()
         with ExitStack() as stack:

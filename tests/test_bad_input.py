@@ -31,6 +31,7 @@ from pnpcm.operators import (
 from pnpcm.priors import GaussianMixturePrior, StationaryGaussianPrior
 
 X = torch.zeros(1, 3, 16, 16)
+PAIR = torch.zeros(2, 3, 16, 16)
 MAPS = torch.ones((2, 16, 16), dtype=torch.complex64)
 BLUR = GaussianBlur((3, 16, 16))
 KERNEL = torch.rand((3, 4), generator=gen())
@@ -57,6 +58,28 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
     ),
     "superresolution, factor": (lambda: SuperResolution((3, 8, 8), 0), ArgumentError, "factor"),
     "8-bit image": (lambda: BLUR.A(X.to(torch.uint8)), ArgumentError, "dtype torch.uint8"),
+    "image_shape with batch": (
+        lambda: Blur(KERNEL, (1, 3, 16, 16)),  # type: ignore[arg-type]
+        ShapeError,
+        r"image_shape is \(1, 3, 16, 16\), expected three",
+    ),
+    "image_shape without channels": (
+        lambda: GaussianBlur((16, 16)),  # type: ignore[arg-type]
+        ShapeError,
+        "expected three",
+    ),
+    "image_shape with a zero": (lambda: SuperResolution((3, 0, 16)), ShapeError, "positive"),
+    "batches of z and y": (lambda: BLUR.prox_l2(PAIR, X, 1.0), ShapeError, "batch of 2 images"),
+    "array": (
+        lambda: BLUR.A(X.numpy()),  # type: ignore[arg-type]
+        ArgumentError,
+        "x is a ndarray, expected a torch.Tensor",
+    ),
+    "swapped arguments": (
+        lambda: measure(X, BLUR),  # type: ignore[arg-type]
+        ArgumentError,
+        r"measure takes \(operator, x\)",
+    ),
     # NaN
     "NaN image": (lambda: measure(BLUR, X / 0, generator=gen()), ArgumentError, "NaN or infinity"),
     "NaN kernel": (lambda: Blur(KERNEL / 0 * 0, (3, 16, 16)), ArgumentError, "finite"),
@@ -103,6 +126,26 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
         ShapeError,
         "B = 3",
     ),
+    "MRI, mask of one image empty": (
+        lambda: MultiCoilMRI(MAPS, torch.stack([torch.ones(16, 16), torch.zeros(16, 16)])),
+        ArgumentError,
+        "samples nothing of image 1",
+    ),
+    "MRI, masks and maps": (
+        lambda: MultiCoilMRI(MAPS.expand(3, 2, 16, 16), torch.ones(2, 16, 16)),
+        ShapeError,
+        "mask is for 2 images and coil_maps for 3",
+    ),
+    "MRI, integers": (
+        lambda: MultiCoilMRI(MAPS, torch.ones(16)).A(torch.zeros(1, 2, 16, 16).long()),
+        ArgumentError,
+        "dtype torch.int64",
+    ),
+    "mask is nothing": (
+        lambda: Inpainting(None),  # type: ignore[arg-type]
+        ArgumentError,
+        "mask is a NoneType",
+    ),
     # kernels
     "large kernel": (lambda: Blur(torch.ones(17, 3), (3, 16, 16)), ShapeError, "larger than the"),
     "empty kernel": (lambda: Blur(torch.zeros(3, 3), (3, 16, 16)), ArgumentError, "zero everywh"),
@@ -128,7 +171,7 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
         r"one per image \(1,\)",
     ),
     "negative gamma per image": (
-        lambda: BLUR.prox_l2(X.expand(2, 3, 16, 16), X, torch.tensor([1.0, -1.0])),
+        lambda: BLUR.prox_l2(PAIR, PAIR, torch.tensor([1.0, -1.0])),
         ArgumentError,
         "gamma must be positive",
     ),
@@ -137,6 +180,19 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
         lambda: BLUR.sample_conditional(X, X, 0.1, -1.0, gen()),
         ArgumentError,
         "eta must be positive",
+    ),
+    "infinite sigma_y": (lambda: measure(BLUR, X, float("inf")), ArgumentError, "sigma_y must"),
+    "infinite gamma": (lambda: BLUR.prox_l2(X, X, float("inf")), ArgumentError, "gamma must"),
+    "fractional size": (lambda: GaussianBlur((3, 16, 16), 2.5), ArgumentError, "whole number"),  # type: ignore[arg-type]
+    "a seed is no generator": (
+        lambda: measure(BLUR, X, generator=0),  # type: ignore[arg-type]
+        ArgumentError,
+        r"generator is 0, expected .*manual_seed\(seed\)",
+    ),
+    "seeds are no generators": (
+        lambda: measure(BLUR, PAIR, generator=[0, 1]),  # type: ignore[list-item]
+        ArgumentError,
+        r"generator is \[0, 1\]",
     ),
     "no generator": (lambda: measure(BLUR, X), ArgumentError, "generator is None"),
     # compositions
@@ -192,6 +248,46 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
         "sigma_min",
     ),
     "prior input": (lambda: ConsistencyModel(Tanh())(X[0], 0.1), ShapeError, "a prior takes"),
+    "prior of nothing": (
+        lambda: ConsistencyModel(None),  # type: ignore[arg-type]
+        ArgumentError,
+        "network is a NoneType",
+    ),
+    "network of few channels": (
+        lambda: ConsistencyModel(lambda x, c: x[:, :1])(X, 0.1),
+        ShapeError,
+        "network returned 1 channels for images of 3",
+    ),
+    "network that crops": (
+        lambda: ConsistencyModel(lambda x, c: x[..., 1:])(X, 0.1),
+        ShapeError,
+        "must keep batch and size",
+    ),
+    "complex image for a prior": (
+        lambda: ConsistencyModel(Tanh())(X.to(torch.complex64), 0.1),
+        ShapeError,
+        "complex images are two channels",
+    ),
+    "path is nothing": (
+        lambda: load_prior(None),  # type: ignore[arg-type]
+        ArgumentError,
+        "expected a name or a path",
+    ),
+    "network is a word": (
+        lambda: load_prior("gaussian", network="unet"),  # type: ignore[arg-type]
+        ArgumentError,
+        "guided-diffusion's names",
+    ),
+    "gaussian of another size": (
+        lambda: GaussianPrior(torch.zeros(3, 8, 8))(X, 0.1),
+        ShapeError,
+        "build the prior for this image size",
+    ),
+    "mixture stds": (
+        lambda: GaussianMixturePrior(PAIR, torch.ones(3)),
+        ShapeError,
+        "stds has 3 values for 2 means",
+    ),
     "gaussian kind": (lambda: GaussianPrior(kind="vp"), ArgumentError, "kind must be"),
     "gaussian std": (lambda: GaussianPrior(0.0, -1.0), ArgumentError, "std must be ≥ 0"),
     "spectrum power": (lambda: StationaryGaussianPrior(-1.0), ArgumentError, "positive"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import diffusers
 import pytest
 import torch
 from torch import Tensor
@@ -18,8 +19,6 @@ from pnpcm.interop import diffusers_config, load_diffusers, to_diffusers_state
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.diffusion import DiffusionModel
-
-diffusers = pytest.importorskip("diffusers")
 
 SMALL = UNetConfig(
     image_size=16,

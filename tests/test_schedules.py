@@ -173,6 +173,8 @@ def test_with_steps_above_level_one_is_geometric() -> None:
     other = config.with_steps(3)
     assert other.sigmas == pytest.approx((80, 8, 0.8))
     assert other.mu == pytest.approx((0.2, 0.1, 0.0))
+    rising = PnPCMConfig(sigmas=(0.5, 2.0), deltas=(0, 0), rhos=(1, 1))
+    assert rising.with_steps(3).sigmas == pytest.approx((0.5, 1.0, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -185,6 +187,7 @@ def test_with_steps_above_level_one_is_geometric() -> None:
         (lambda: karras(4, sigma_min=3, sigma_max=1), "sigma_min"),
         (lambda: softplus_ramp(0, 1, 0), "n must"),
         (lambda: PRESETS["fastmri/pd-r4"].solver.with_steps(0), "n must"),
+        (lambda: PRESETS["fastmri/pd-r4"].solver.with_steps(2.5), "whole number"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_schedules_are_refused(call: object, words: str) -> None:

@@ -142,7 +142,10 @@ class Config:
         for key in rest:
             if key not in known:
                 raise UnknownNameError(f"field of {name}", key, known)
-        return target(**rest)
+        try:
+            return target(**rest)
+        except TypeError as error:
+            raise ArgumentError(f"{name} cannot be built from {sorted(rest)}: {error}") from error
 
 
 def _to_plain(value: Any) -> Any:

@@ -28,7 +28,10 @@ class CountedPrior:
                 f"prior of type {type(prior).__name__} lacks {', '.join(missing) or '__call__'}; "
                 "wrap a bare denoiser with pnpcm.interop.from_denoiser"
             )
-        low, high = value_range
+        try:
+            low, high = value_range
+        except (TypeError, ValueError):
+            low = high = 0.0
         if not low < high:
             raise ArgumentError(f"value_range must be (low, high), got {value_range}")
         self.prior = prior

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pnpcm.core import Operator
-from pnpcm.errors import ArgumentError
-from pnpcm.linalg import inner, norm, power_norm
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.linalg import inner, like_form, norm, power_norm
 from pnpcm.rng import randn_like
 
 
@@ -65,50 +68,70 @@ def check_operator(
     >>> print(check_operator(GaussianBlur((3, 64, 64)), generator=torch.Generator()))
     """
     x = _image_for(operator, generator) if x is None else x
-    if not isinstance(x, Tensor) or x.ndim < 2:
+    if not isinstance(x, Tensor) or x.ndim < 2 or len(x) == 0:
         raise ArgumentError("x must be a tensor (B, …) with a batch axis")
-    double = x.dtype in (torch.float64, torch.complex128)
-    bound = 1e-10 if double else 1e-5
     op: Any = operator
-    before = x.clone()
-    y = op.A(x)
-    v = randn_like(y, generator)
+    bound = 1e-10 if torch.finfo(x.dtype).bits == 64 else 1e-5
+    x = x.detach()
+    try:
+        y = op.A(x.clone())
+    except Exception as error:  # whatever a user's operator raises belongs in the report
+        law = Law("A(x)", math.inf, bound, f"raises {type(error).__name__}: {error}")
+        return OperatorReport(_name(operator), (law,), None)
+    v, other = randn_like(y, generator), randn_like(x, generator)
+
+    def unchanged() -> float:
+        argument = x.clone()
+        op.A(argument)
+        return _difference(argument, x)
+
     laws = [
-        Law("batch = singles", _batch_error(op, x, y), bound, "A mixes images of a batch"),
-        Law("same call, same y", _difference(op.A(x), y), 0, "A keeps state or draws noise"),
-        Law("x unchanged", _difference(x, before), 0, "A writes into its argument"),
-        Law(
-            "differentiable", _vjp_error(op, x, v), bound, "A loses the graph, or A_vjp is not Jᵀv"
-        ),
+        _try("x unchanged", unchanged, 0, "A writes into its argument"),
+        _try("same call, same y", lambda: _difference(op.A(x.clone()), y), 0, "A keeps state"),
+        _try("batch = singles", lambda: _batch_error(op, x, y), bound, "A mixes images"),
+        _try("differentiable", lambda: _vjp_error(op, x, v), bound, "A loses the graph"),
     ]
     if not hasattr(operator, "A_adjoint"):
         return OperatorReport(_name(operator), tuple(laws), None)
-
-    gap = (inner(y, v) - inner(x, op.A_adjoint(v))).abs()
-    scale = (norm(y) * norm(v)).clamp_min(torch.finfo(y.dtype).tiny)
-    laws.append(Law("adjoint", float((gap / scale).max()), bound, "A_adjoint is not Aᵀ"))
-    other = randn_like(x, generator)
-    error = _difference(op.A(2 * x - 3 * other), 2 * y - 3 * op.A(other))
-    laws.append(Law("linear", error, 10 * bound, "A is not linear: do not offer A_adjoint"))
-    size = float(power_norm(lambda p: op.A_adjoint(op.A(p)), x, generator=generator).max())
+    laws += [
+        _try("adjoint", lambda: _adjoint_error(op, x, y, v), bound, "A_adjoint is not Aᵀ"),
+        _try(
+            "linear",
+            lambda: _difference(op.A(2 * x - 3 * other), 2 * y - 3 * op.A(other.clone())),
+            10 * bound,
+            "A is not linear: do not offer A_adjoint",
+        ),
+    ]
+    size = None
+    if laws[-2].holds:  # without an adjoint there is no normal operator to iterate
+        size = float(power_norm(lambda p: _normal(op, p), x, generator=generator).max())
     if hasattr(operator, "prox_l2"):
         for gamma in (0.1, 10.0):
-            z = op.prox_l2(other, y, gamma)
-            slope = gamma * op.A_adjoint(op.A(z) - y) + z - other
-            # relative to the terms that cancel in it: what rounding alone would leave
-            terms = norm(other) + norm(z) + gamma * size * (size * norm(z) + norm(y))
-            hint = "prox_l2 does not minimise γ/2‖Ax−y‖² + ½‖x−z‖²"
             laws.append(
-                Law(f"prox_l2, γ = {gamma:g}", float((norm(slope) / terms).max()), bound, hint)
+                _try(
+                    f"prox_l2, γ = {gamma:g}",
+                    partial(_prox_error, op, other, y, gamma, size or 1.0),
+                    bound,
+                    "prox_l2 does not minimise γ/2‖Ax−y‖² + ½‖x−z‖²",
+                )
             )
     return OperatorReport(_name(operator), tuple(laws), size)
+
+
+def _try(name: str, error: Callable[[], float], bound: float, hint: str) -> Law:
+    """One law; an operator that raises breaks it, and says how."""
+    try:
+        return Law(name, error(), bound, hint)
+    except Exception as failure:  # whatever a user's operator raises belongs in the report
+        return Law(name, math.inf, bound, f"raises {type(failure).__name__}: {failure}")
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
     """Largest relative distance of an image in ``a`` from ``b``; infinite for other shapes."""
     if a.shape != b.shape:
-        return float("inf")
-    return float((norm(a - b) / norm(b).clamp_min(torch.finfo(b.dtype).tiny)).max())
+        return math.inf
+    value = float((norm(a - b) / norm(b).clamp_min(torch.finfo(b.dtype).tiny)).max())
+    return value if math.isfinite(value) else math.inf
 
 
 def _batch_error(op: Any, x: Tensor, y: Tensor) -> float:
@@ -120,13 +143,35 @@ def _batch_error(op: Any, x: Tensor, y: Tensor) -> float:
 
 def _vjp_error(op: Any, x: Tensor, v: Tensor) -> float:
     """``A_vjp`` against autograd; infinite where A does not keep the graph."""
-    with torch.enable_grad():
-        leaf = x.detach().clone().requires_grad_()
+    with torch.inference_mode(False), torch.enable_grad():
+        leaf = x.clone().requires_grad_()
         y = op.A(leaf)
         if not y.requires_grad:
-            return float("inf")
+            return math.inf
         (g,) = torch.autograd.grad(y, leaf, v)
     return _difference(op.A_vjp(x, v), g) if hasattr(op, "A_vjp") else 0.0
+
+
+def _adjoint_error(op: Any, x: Tensor, y: Tensor, v: Tensor) -> float:
+    back = like_form(op.A_adjoint(v.clone()), x)
+    if back.shape != x.shape:
+        raise ShapeError(f"A_adjoint makes shape {tuple(back.shape)} of x {tuple(x.shape)}")
+    scale = (norm(y) * norm(v)).clamp_min(torch.finfo(y.dtype).tiny)
+    return float(((inner(y, v) - inner(x, back)).abs() / scale).max())
+
+
+def _normal(op: Any, x: Tensor) -> Tensor:
+    return like_form(op.A_adjoint(op.A(x)), x)
+
+
+def _prox_error(op: Any, z: Tensor, y: Tensor, gamma: float, size: float) -> float:
+    """Gradient of the objective, relative to the terms that cancel in it."""
+    p = op.prox_l2(z.clone(), y.clone(), gamma)
+    if p.shape != z.shape:
+        raise ShapeError(f"prox_l2 makes shape {tuple(p.shape)} of z {tuple(z.shape)}")
+    slope = gamma * like_form(op.A_adjoint(op.A(p) - y), p) + p - z
+    terms = norm(z) + norm(p) + gamma * size * (size * norm(p) + norm(y))
+    return float((norm(slope) / terms).max())
 
 
 def _image_for(operator: Operator, generator: torch.Generator) -> Tensor:

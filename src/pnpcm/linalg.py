@@ -21,16 +21,26 @@ def expand(values: Tensor, x: Tensor) -> Tensor:
     return values.to(x.device).reshape(-1, *[1] * (x.ndim - 1))
 
 
+def like_form(a: Tensor, b: Tensor) -> Tensor:
+    """``a`` in the form of ``b``: two channels (real, imaginary) as complex where ``b`` is."""
+    if b.is_complex() and not a.is_complex():
+        return torch.complex(a[:, 0], a[:, 1])
+    return a
+
+
 def inner(a: Tensor, b: Tensor) -> Tensor:
     """Real inner product Re⟨a, b⟩ of each image, ``(B,)``."""
-    a, b = ((torch.view_as_real(t) if t.is_complex() else t).flatten(1) for t in (a, b))
+    a, b = (
+        (torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(len(t), -1)
+        for t in (a, b)
+    )
     parts = zip(torch.split(a, BLOCK, 1), torch.split(b, BLOCK, 1), strict=True)
     return torch.stack([(p * q).sum(1) for p, q in parts]).sum(0)
 
 
 def norm(a: Tensor) -> Tensor:
     """Euclidean norm of each image, ``(B,)``."""
-    value: Tensor = torch.linalg.vector_norm(a.flatten(1), dim=1)
+    value: Tensor = torch.linalg.vector_norm(a.reshape(len(a), -1), dim=1)
     return value
 
 
@@ -41,13 +51,16 @@ def cg(
     x_init: Tensor | None = None,
     max_iter: int = 10,
     tol: float = 0.0,
+    rank_tol: float = 0.0,
     precondition: Map | None = None,
 ) -> Tensor:
     r"""Conjugate gradients for ``normal(x) = b`` with a self-adjoint positive ``normal``.
 
     Each image has its own step lengths and stops on its own, when ‖r‖ ≤ tol ‖b‖ or when its
     residual is lost in rounding: a batch gives what its images give alone. ``x_init=None`` is
-    the zero start, which saves one application. Hestenes & Stiefel (1952).
+    the zero start, which saves one application. For a singular ``normal`` an image also stops
+    before a direction whose curvature is below ``rank_tol`` times the largest one met: there
+    rounding would be divided by nothing. Hestenes & Stiefel (1952).
     """
     floor = max(tol, 1e-3 * torch.finfo(b.dtype).eps) * norm(b)
     x = torch.zeros_like(b) if x_init is None else x_init.clone()
@@ -55,12 +68,19 @@ def cg(
     d = r if precondition is None else precondition(r)
     p = d.clone()
     rd = inner(r, d)
+    running = torch.ones_like(rd, dtype=torch.bool)
+    largest = torch.zeros_like(rd)
     for _ in range(max_iter):
-        active = norm(r) > floor
+        active = running & (norm(r) > floor)
         if not bool(active.any()):
             break
         q = normal(p)
         pq = inner(p, q)
+        if rank_tol > 0:
+            curvature = pq / inner(p, p).clamp_min(torch.finfo(pq.dtype).tiny)
+            largest = torch.maximum(largest, curvature)
+            running = running & (curvature > rank_tol * largest)
+            active = active & running
         alpha = torch.where(active & (pq > 0), rd / pq.clamp_min(torch.finfo(pq.dtype).tiny), 0)
         x.addcmul_(expand(alpha, p), p)
         r.addcmul_(expand(-alpha, q), q)

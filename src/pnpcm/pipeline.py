@@ -29,6 +29,14 @@ def load_prior(
     with guided-diffusion's names. ``kind``: ``"consistency"``, ``"edm"`` or ``"vp"``. No file is
     ever executed.
     """
+    if not isinstance(name_or_path, str | Path):
+        raise ArgumentError(
+            f"name_or_path is a {type(name_or_path).__name__}, expected a name or a path"
+        )
+    if not isinstance(network, Mapping | UNetConfig | None):
+        raise ArgumentError(
+            f"network is a {type(network).__name__}, expected a dict with guided-diffusion's names"
+        )
     path = Path(name_or_path)
     if str(name_or_path) in PRIOR_NAMES:
         _refuse_network(network, f"the prior {name_or_path!r}")

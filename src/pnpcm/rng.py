@@ -32,6 +32,12 @@ def per_image(generator: Generators | None, batch: int) -> list[torch.Generator]
             "generator is None, but random numbers are needed; "
             "give torch.Generator().manual_seed(0) or a list with one per image"
         )
+    each = [generator] if isinstance(generator, torch.Generator) else generator
+    if not (isinstance(each, Sequence) and all(isinstance(g, torch.Generator) for g in each)):
+        raise ArgumentError(
+            f"generator is {generator!r}, expected a torch.Generator or a list with one per image; "
+            "a seed becomes one by torch.Generator().manual_seed(seed)"
+        )
     if isinstance(generator, torch.Generator):
         if batch == 1:
             return [generator]
@@ -56,7 +62,7 @@ def randn(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Ten
 def randn_like(x: Tensor, generator: Generators | None) -> Tensor:
     """Standard normal values like ``x`` ``(B, …)``, image ``i`` drawn from generator ``i``."""
     draws = [randn(x.shape[1:], g, x) for g in per_image(generator, x.shape[0])]
-    return torch.stack(draws)
+    return torch.stack(draws) if draws else torch.empty_like(x)
 
 
 def uniform_like(x: Tensor, generator: Generators | None) -> Tensor:

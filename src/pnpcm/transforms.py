@@ -28,10 +28,11 @@ Taps = Sequence[Sequence[float]]
 @lru_cache(maxsize=32)
 def dct_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Orthonormal DCT-II: C[k, p] = √(2/n) cos(πk(p + ½)/n), row 0 divided by √2."""
-    k = torch.arange(n, dtype=torch.float64)
-    matrix = torch.cos(math.pi / n * k[:, None] * (k[None, :] + 0.5)) * math.sqrt(2 / n)
-    matrix[0] /= math.sqrt(2)
-    return matrix.to(device, dtype)
+    with torch.inference_mode(False):  # what is kept must serve autograd later
+        k = torch.arange(n, dtype=torch.float64)
+        matrix = torch.cos(math.pi / n * k[:, None] * (k[None, :] + 0.5)) * math.sqrt(2 / n)
+        matrix[0] /= math.sqrt(2)
+        return matrix.to(device, dtype)
 
 
 def dct(x: Tensor, dim: int = -1) -> Tensor:

@@ -48,6 +48,30 @@ def test_batch_equals_singles(name: str, solver: str) -> None:
     assert together.x.shape == x.shape
 
 
+STEPS = {
+    "cg": CGStep(6),
+    "cg warm": CGStep(6, 1e-3, "warm"),
+    "sgd": GradientStep("sgd", 0.1, 6, 0.5),
+    "adam": GradientStep("adam", 0.05, 6, 0.5, 1e-3),
+    "reference": GradientStep("sgd", 0.05, 6, 0.5, reference=True),
+    "lbfgs": GradientStep("lbfgs", n_iter=6, tol=1e-4),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_data_step_treats_images_alone(step: str) -> None:
+    """Three images of very different scale, so that shared steps or stops would show."""
+    operator, x = OPERATORS["mri"].example(gen(), batch=3)
+    x = x * torch.tensor([1.0, 0.01, 0.3]).reshape(3, 1, 1, 1)
+    config = replace(PRESETS["fastmri/pd-r4"].solver, data_step=STEPS[step])
+    solve = PnPCM(PRIORS["consistency"].example(), config)
+    y = measure(operator, x, 0.05, generator=generators([1, 2, 3]))
+    together = solve(y, operator, generator=generators([4, 5, 6])).x
+    for i, seed in enumerate((4, 5, 6)):
+        alone = solve(y[i : i + 1], operator, generator=gen(seed)).x
+        assert relative(together[i : i + 1], alone) < 1e-4
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_same_generator_same_result_and_nothing_touched(name: str, solver: str) -> None:

@@ -69,7 +69,7 @@ def test_filtered_path_equals_matrix_path(factor: int) -> None:
     g = gen()
     operator = SuperResolution((2, 36, 48), factor)
     large = SuperResolution((2, 36, 48), factor)
-    large.dense = False
+    large.dense = (False, False)
     x = torch.rand((2, 2, 36, 48), generator=g)
     y = operator.A(x)
     assert relative(large.A(x), y) < 1e-6

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError, ShapeError
@@ -129,7 +130,6 @@ def test_light_adds_up_linearly() -> None:
 
 
 def test_kernel_is_convolved_with_replicated_borders() -> None:
-    ndimage = pytest.importorskip("scipy.ndimage")
     kernel = np.random.default_rng(0).random((3, 4))
     x = 2 * torch.rand((1, 1, 7, 9), generator=gen(), dtype=torch.float64) - 1.2
     light = ndimage.convolve(to_light((x + 1) / 2)[0, 0].numpy(), kernel, mode="nearest")

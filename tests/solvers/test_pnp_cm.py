@@ -9,7 +9,7 @@ from torch import Tensor
 from golden import Tanh, gen, image, mask, mri, relative
 from pnpcm import PRESETS, CGStep, ConsistencyModel, GradientStep, PnPCM, PnPCMConfig, measure
 from pnpcm.core import Operator, Result, Step
-from pnpcm.errors import ArgumentError, OperatorError
+from pnpcm.errors import ArgumentError, OperatorError, ShapeError
 from pnpcm.metrics import ssim
 from pnpcm.operators import (
     JPEG,
@@ -306,6 +306,9 @@ def test_residuals_are_the_moves() -> None:
         ({"noise_scale": -1.0}, "noise_scale"),
         ({"init": "median"}, "init must be"),
         ({"sigmas": (), "deltas": (), "rhos": ()}, "sigmas is empty"),
+        ({"sigmas": 0.1}, "sigmas is 0.1, expected a tuple of numbers"),
+        ({"mu": "a"}, "mu is 'a'"),
+        ({"data_step": "cg"}, "data_step is 'cg', expected ProxStep"),
     ],
 )
 def test_bad_configurations_are_refused(changes: dict[str, object], words: str) -> None:
@@ -330,6 +333,18 @@ def test_bad_calls_are_refused() -> None:
         PnPCM(prior, small_config(noise_scale=1.0))(y, linear, generator=[gen(), gen()])
     with pytest.raises(ArgumentError, match="x_init holds NaN"):
         PnPCM(prior, small_config())(y, linear, x_init=y / 0)
+    with pytest.raises(ShapeError, match=r"x_init has shape \(2, 1, 4, 4\)"):
+        PnPCM(prior, small_config())(y, linear, x_init=torch.zeros(2, 1, 4, 4))
+    with pytest.raises(ArgumentError, match="x_init is complex; give two channels"):
+        PnPCM(prior, small_config())(y, linear, x_init=y.to(torch.complex64))
+    with pytest.raises(ShapeError, match="at least one"):
+        PnPCM(prior, small_config())(y[:0], linear)
+    with pytest.raises(ArgumentError, match="y is a ndarray"):
+        PnPCM(prior, small_config())(y.numpy(), linear)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="value_range must be"):
+        PnPCM(prior, small_config())(y, linear, value_range=1)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="prior returned NaN or infinity in iteration 1"):
+        PnPCM(ConsistencyModel(lambda x, c: x / 0 * 0), small_config(sigmas=(0.1,) * 3))(y, linear)
     with pytest.raises(ArgumentError, match="config must be a PnPCMConfig"):
         PnPCM(prior, PRESETS["fastmri/pd-r4"])(y, linear)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="lacks value_range"):

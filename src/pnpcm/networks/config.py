@@ -50,8 +50,11 @@ class UNetConfig(Config):
 
     def __post_init__(self) -> None:
         for name in ("channel_mult", "attention_resolutions", "attention_ds"):
-            if isinstance(getattr(self, name), list):  # JSON knows no tuples
-                object.__setattr__(self, name, tuple(getattr(self, name)))
+            value = getattr(self, name)
+            if isinstance(value, list):  # JSON knows no tuples
+                object.__setattr__(self, name, tuple(value))
+            elif isinstance(value, int | float):
+                object.__setattr__(self, name, (value,))
         self._check_numbers()
         self._check_channels()
         self._check_attention()

@@ -1,10 +1,11 @@
 """Forward models. Adding one: a file with a class that has ``example``, and a line in the table."""
 
 from pnpcm.operators.base import DecomposableOperator, LinearOperatorBase, OperatorBase
-from pnpcm.operators.blur import Blur, GaussianBlur
+from pnpcm.operators.blur import Blur
 from pnpcm.operators.compose import Compose
 from pnpcm.operators.crop import Crop
 from pnpcm.operators.function import FunctionOperator
+from pnpcm.operators.gaussian_blur import GaussianBlur
 from pnpcm.operators.inpainting import Inpainting
 from pnpcm.operators.jpeg import JPEG
 from pnpcm.operators.measure import measure

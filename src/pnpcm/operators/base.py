@@ -18,12 +18,10 @@ from torch import Tensor
 
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.linalg import cg, expand
+from pnpcm.linalg import cg
+from pnpcm.operators.checks import Gamma, check_float, check_positive
 from pnpcm.operators.constants import Constants
 from pnpcm.rng import per_image, randn_like
-
-Gamma = float | Tensor
-"""Weight of a prox: one number, or one per image ``(B,)``."""
 
 
 class OperatorBase(Constants, ABC):
@@ -83,17 +81,13 @@ class OperatorBase(Constants, ABC):
 
     def _check_x(self, x: Tensor, name: str = "x") -> None:
         expected = self.image_shape
-        if not (x.is_floating_point() or x.is_complex()):
-            raise ArgumentError(
-                f"{name} has dtype {x.dtype}; operators work on floats in [-1, 1], "
-                "e.g. x.float() / 127.5 - 1 for 8-bit images"
-            )
+        check_float(name, x)
         if expected is None:
             if x.ndim != 4:
-                raise ShapeError(f"{name} has shape {_shape(x)}, {self!r} takes (B, C, H, W)")
+                raise ShapeError(f"{name} has shape {tuple(x.shape)}, {self!r} takes (B, C, H, W)")
         elif tuple(x.shape[1:]) != expected or x.ndim != len(expected) + 1:
             raise ShapeError(
-                f"{name} has shape {_shape(x)}, {self!r} takes (B, "
+                f"{name} has shape {tuple(x.shape)}, {self!r} takes (B, "
                 f"{', '.join(map(str, expected))}); build the operator for this image size"
             )
 
@@ -138,9 +132,8 @@ class LinearOperatorBase(OperatorBase):
 
         The keywords after ``gamma`` are deepinv's; they are accepted and ignored.
         """
-        self._check_x(z, "z")
-        self._check_y(y)
-        return self._prox_l2(z, y, _positive("gamma", gamma, z))
+        self._check_pair(z, y, "z")
+        return self._prox_l2(z, y, check_positive("gamma", gamma, z))
 
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
         """x = z + d with (γAᵀA + 1) d = γAᵀ(y − Az): what is solved for is small near the end."""
@@ -174,12 +167,16 @@ class LinearOperatorBase(OperatorBase):
         return self._A_dagger(y, float(reg))
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
-        """CG on the least-squares side, (AᵀA + reg) x = Aᵀy: the same x, and image-sized."""
+        """CG on the least-squares side, (AᵀA + reg) x = Aᵀy: the same x, and image-sized.
+
+        Singular values that the squared system cannot tell from rounding count as zero.
+        """
         return cg(
             lambda p: self.A_adjoint_A(p) + reg * p,
             self._A_adjoint(y),
             max_iter=self.max_iter,
             tol=_tolerance(y),
+            rank_tol=30 * torch.finfo(y.dtype).eps,
         )
 
     def sample_conditional(
@@ -189,10 +186,9 @@ class LinearOperatorBase(OperatorBase):
 
         Perturb and solve: the prox of noisy v and noisy y with γ = eta²/noise_std² has this law.
         """
-        self._check_x(v, "v")
-        self._check_y(y)
-        _positive("noise_std", noise_std, v)
-        _positive("eta", eta, v)
+        self._check_pair(v, y, "v")
+        check_positive("noise_std", noise_std, v)
+        check_positive("eta", eta, v)
         gens = per_image(generator, v.shape[0])
         return self._sample_conditional(v, y, float(noise_std), float(eta), gens)
 
@@ -203,10 +199,18 @@ class LinearOperatorBase(OperatorBase):
         y_noisy = y + noise_std * self.noise_like(y, generator)
         return self._prox_l2(v_noisy, y_noisy, (eta / noise_std) ** 2)
 
+    def _check_pair(self, x: Tensor, y: Tensor, name: str) -> None:
+        self._check_x(x, name)
+        self._check_y(y)
+        if len(x) != len(y):
+            raise ShapeError(
+                f"{name} has a batch of {len(x)} images and y of {len(y)}; give one {name} per y"
+            )
+
     def _check_y(self, y: Tensor) -> None:
         """Refuse a measurement of the wrong shape; here: one that is not a batch of images."""
         if y.ndim != 4:
-            raise ShapeError(f"y has shape {_shape(y)}, {self!r} makes (B, C, H, W)")
+            raise ShapeError(f"y has shape {tuple(y.shape)}, {self!r} makes (B, C, H, W)")
 
 
 class DecomposableOperator(LinearOperatorBase):
@@ -250,12 +254,16 @@ class DecomposableOperator(LinearOperatorBase):
         return self.V(self._like("singular_values", y) * self.U_adjoint(y))
 
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
-        """z + V [γS/(1 + γS²) (Uᵀy − S Vᵀz)]"""
+        """z + V [γS/(1 + γS²) Uᵀ(y − Az)]"""
         if not self.decomposed:
             return super()._prox_l2(z, y, gamma)
         s = self._like("singular_values", z)
         gain = gamma * s / (1 + gamma * s**2)
-        return z + self.V(gain * (self.U_adjoint(y) - s * self.V_adjoint(z)))
+        return z + self.V(gain * self._residual_coefficients(z, y))
+
+    def _residual_coefficients(self, z: Tensor, y: Tensor) -> Tensor:
+        """Uᵀ(y − Az)."""
+        return self.U_adjoint(y - self._A(z))
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
         """V [S/(S² + reg)] Uᵀ y, values below rounding counted as zero."""
@@ -279,25 +287,5 @@ class DecomposableOperator(LinearOperatorBase):
         return mean + self.V(spread * self.V_adjoint(n)) + eta * n
 
 
-def _shape(x: Tensor) -> str:
-    return str(tuple(x.shape))
-
-
 def _tolerance(x: Tensor) -> float:
     return 1e-7 if torch.finfo(x.dtype).bits == 32 else 1e-11
-
-
-def _positive(name: str, value: Gamma, x: Tensor) -> Gamma:
-    """``value`` if positive; one number per image comes back in a shape that multiplies ``x``."""
-    if isinstance(value, Tensor):
-        if value.numel() not in (1, x.shape[0]):
-            raise ShapeError(
-                f"{name} has shape {_shape(value)}, expected one number or one per image "
-                f"({x.shape[0]},)"
-            )
-        if not bool((value > 0).all()):
-            raise ArgumentError(f"{name} must be positive, got a tensor with min {value.min():g}")
-        return expand(value.to(x.dtype), x) if value.numel() > 1 else float(value)
-    if not value > 0:
-        raise ArgumentError(f"{name} must be positive, got {value}")
-    return value

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, OperatorError, ShapeError
-from pnpcm.operators.base import DecomposableOperator, Gamma
+from pnpcm.operators.base import DecomposableOperator
 from pnpcm.operators.bases import (
     Basis,
     CosineBasis,
@@ -17,6 +17,7 @@ from pnpcm.operators.bases import (
     SeparableBasis,
     toeplitz,
 )
+from pnpcm.operators.checks import Gamma, check_image_shape
 from pnpcm.transforms import (
     BOUNDARIES,
     DENSE_SIDE,
@@ -53,7 +54,7 @@ class Blur(DecomposableOperator):
         boundary: str = "zero",
     ) -> None:
         super().__init__()
-        self.image_shape = (int(image_shape[0]), int(image_shape[1]), int(image_shape[2]))
+        self.image_shape = check_image_shape(image_shape)
         self.kernel = _check_kernel(torch.as_tensor(kernel), self.image_shape)
         if boundary not in BOUNDARIES:
             raise ArgumentError(
@@ -134,7 +135,8 @@ class Blur(DecomposableOperator):
     def basis(self) -> Basis:
         """The basis, built when first asked for and then kept."""
         if self._basis is None:
-            self._basis = self._build_basis()
+            with torch.inference_mode(False):  # what is kept must serve autograd later
+                self._basis = self._build_basis()
         return self._basis
 
     def _build_basis(self) -> Basis:
@@ -169,16 +171,11 @@ class Blur(DecomposableOperator):
     def V_adjoint(self, x: Tensor) -> Tensor:
         return self.basis.V_adjoint(x)
 
-    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
-        """z + V [γS/(1 + γS²) (Uᵀy − S Vᵀz)], as Uᵀ(y − Az) where A costs less than Vᵀ."""
-        if not self.decomposed:
-            return super()._prox_l2(z, y, gamma)
-        s = self._like("singular_values", z)
+    def _residual_coefficients(self, z: Tensor, y: Tensor) -> Tensor:
+        """Uᵀ(y − Az), as Uᵀy − S Vᵀz where A itself costs transforms."""
         if self.direct:
-            c = self.U_adjoint(y - self._A(z))
-        else:
-            c = self.U_adjoint(y) - s * self.V_adjoint(z)
-        return z + self.V(c.mul_(gamma * s / (1 + gamma * s**2)))
+            return super()._residual_coefficients(z, y)
+        return self.U_adjoint(y) - self._like("singular_values", z) * self.V_adjoint(z)
 
     @property
     def _power(self) -> Tensor:
@@ -201,73 +198,6 @@ class Blur(DecomposableOperator):
             )
 
 
-class GaussianBlur(Blur):
-    r"""Separable Gaussian blur with zero borders; the paper's default is 5×5 with σ = 10.
-
-    ``reference=True`` is the operator of the authors' released code, inherited from DDRM: 1-D
-    singular values below 0.03 are set to zero, and the sorted 2-D values are *tiled* over the
-    channels instead of repeated, so that the component of rank r in channel c gets the value of
-    rank (C r + c) mod HW. Published "Gaussian deblurring" numbers of PnP-CM and CM4IR belong to
-    that operator; it is not a blur (12 % off on the test image). The default is the true one.
-    """
-
-    def __init__(
-        self,
-        image_shape: tuple[int, int, int],
-        size: int = 5,
-        sigma: float = 10.0,
-        *,
-        reference: bool = False,
-    ) -> None:
-        if size < 1:
-            raise ArgumentError(f"size must be at least 1, got {size}")
-        if not sigma > 0:
-            raise ArgumentError(f"sigma must be positive, got {sigma}")
-        taps = gaussian_taps(size, sigma)
-        super().__init__(taps[:, None] * taps[None, :], image_shape)
-        self.size, self.sigma, self.reference = size, sigma, reference
-        self.direct = self.direct and not reference
-
-    @classmethod
-    def example(
-        cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)
-    ) -> tuple[GaussianBlur, Tensor]:
-        x = torch.rand((batch, 3, *size), generator=generator) * 2 - 1
-        return cls((3, *size)), x
-
-    def _A(self, x: Tensor) -> Tensor:
-        return DecomposableOperator._A(self, x) if self.reference else super()._A(x)
-
-    def _A_adjoint(self, y: Tensor) -> Tensor:
-        if self.reference:
-            return DecomposableOperator._A_adjoint(self, y)
-        return super()._A_adjoint(y)
-
-    @property
-    def decomposed(self) -> bool:
-        return self.reference or super().decomposed
-
-    def _build_basis(self) -> Basis:
-        if not self.reference:
-            return super()._build_basis()
-        channels, height, width = self.image_shape
-        B_h, B_w = toeplitz(self.column, height, "zero"), toeplitz(self.row, width, "zero")
-        basis = SeparableBasis(B_h, B_w, cut=0.03)
-        values, order = basis.singular_values.flatten().sort(descending=True, stable=True)
-        rank, channel = torch.arange(height * width), torch.arange(channels)
-        tiled = values[(channels * rank[None, :] + channel[:, None]) % values.numel()]
-        scrambled = torch.empty_like(tiled).scatter_(1, order.expand_as(tiled), tiled)
-        basis.singular_values = scrambled.reshape(channels, height, width)
-        return basis
-
-
-def gaussian_taps(size: int, sigma: float) -> Tensor:
-    """exp(−i²/2σ²) for i centred on ``size // 2``, divided by the sum."""
-    i = torch.arange(size, dtype=torch.float64) - size // 2
-    taps = torch.exp(-(i**2) / (2 * sigma**2))
-    return taps / taps.sum()
-
-
 def _check_kernel(kernel: Tensor, image_shape: tuple[int, int, int]) -> Tensor:
     if kernel.ndim != 2 or kernel.numel() == 0:
         raise ShapeError(f"kernel has shape {tuple(kernel.shape)}, expected (height, width)")
@@ -280,7 +210,7 @@ def _check_kernel(kernel: Tensor, image_shape: tuple[int, int, int]) -> Tensor:
             f"kernel is {kernel.shape[0]}×{kernel.shape[1]}, larger than the image "
             f"{image_shape[1]}×{image_shape[2]}; crop the kernel or pad the image"
         )
-    return kernel.detach().cpu().double()
+    return kernel.detach().cpu().double().clone()
 
 
 def _factors(kernel: Tensor) -> tuple[Tensor, Tensor] | None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError
 from pnpcm.operators.base import LinearOperatorBase, OperatorBase
-from pnpcm.operators.blur import GaussianBlur
+from pnpcm.operators.gaussian_blur import GaussianBlur
 from pnpcm.operators.inpainting import Inpainting
 
 

@@ -8,6 +8,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from pnpcm.errors import ArgumentError
+
 
 class Constants:
     """Holder of constant tensors that follow the dtype and device of what they act on."""
@@ -35,8 +37,19 @@ class Constants:
         key = (name, x.dtype, x.device)
         if key not in self._copies:
             real = x.real.dtype if x.is_complex() else x.dtype
-            self._copies[key] = _move(getattr(self, name), real, x.device)
+            with torch.inference_mode(False):  # what is kept must serve autograd later
+                self._copies[key] = _move(getattr(self, name), real, x.device)
         return self._copies[key]
+
+
+def as_constant(name: str, value: object) -> Tensor:
+    """A tensor of the caller's (or an array, or nested lists) as our own copy."""
+    try:
+        return torch.as_tensor(value).detach().resolve_conj().clone()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(
+            f"{name} is a {type(value).__name__}, expected a tensor or an array ({error})"
+        ) from error
 
 
 def _move(value: Tensor, dtype: torch.dtype | None, device: torch.device | None) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import DecomposableOperator
+from pnpcm.operators.checks import check_image_shape
 
 Margins = tuple[int, int, int, int]
 
@@ -25,13 +26,13 @@ class Crop(DecomposableOperator):
         if isinstance(margins, int):
             margins = (margins, margins, margins, margins)
         left, right, top, bottom = margins
-        _, height, width = image_shape
+        self.image_shape = check_image_shape(image_shape)
+        _, height, width = self.image_shape
         if min(margins) < 0 or left + right >= width or top + bottom >= height:
             raise ArgumentError(
                 f"margins (left, right, top, bottom) = {margins} must be ≥ 0 and leave a pixel of "
                 f"the {height}×{width} image"
             )
-        self.image_shape = (int(image_shape[0]), height, width)
         self.margins: Margins = (left, right, top, bottom)
 
     @classmethod
@@ -47,7 +48,7 @@ class Crop(DecomposableOperator):
 
     def _A(self, x: Tensor) -> Tensor:
         left, right, top, bottom = self.margins
-        return x[..., top : x.shape[-2] - bottom, left : x.shape[-1] - right]
+        return x[..., top : x.shape[-2] - bottom, left : x.shape[-1] - right].clone()
 
     def _A_adjoint(self, y: Tensor) -> Tensor:
         return F.pad(y, self.margins)

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.operators.base import DecomposableOperator, Gamma
-from pnpcm.rng import randn_like
+from pnpcm.operators.base import DecomposableOperator
+from pnpcm.operators.constants import as_constant
+from pnpcm.rng import randn_like, uniform_like
 
 
 class Inpainting(DecomposableOperator):
@@ -28,7 +29,7 @@ class Inpainting(DecomposableOperator):
 
     def __init__(self, mask: Tensor) -> None:
         super().__init__()
-        mask = torch.as_tensor(mask)
+        mask = as_constant("mask", mask)
         if mask.ndim not in (2, 3, 4):
             raise ShapeError(
                 f"mask has shape {tuple(mask.shape)}, expected (H, W), (C, H, W) or (B, 1|C, H, W)"
@@ -38,20 +39,28 @@ class Inpainting(DecomposableOperator):
                 "mask must be binary (1 = kept, 0 = missing), got values from "
                 f"{float(mask.min()):g} to {float(mask.max()):g}; threshold it first"
             )
-        kept = mask.bool().reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
-        if not bool(kept.flatten(1).any(1).all()):
-            raise ArgumentError("mask keeps no pixel of an image; at least one must be 1")
+        kept = mask.bool().clone().reshape((1,) * (4 - mask.ndim) + tuple(mask.shape))
+        empty = (~kept.flatten(1).any(1)).nonzero().flatten().tolist()
+        if empty:
+            raise ArgumentError(
+                f"mask keeps no pixel of image {empty[0]}; set at least one to 1 (1 = kept)"
+            )
         self.mask = kept
 
     @classmethod
     def random(
-        cls, size: tuple[int, int], *, missing: float = 0.7, generator: torch.Generator
+        cls, size: tuple[int, int], *, missing: float = 0.7, generator: Generators
     ) -> Inpainting:
-        """Mask that drops each pixel with probability ``missing``, the same for all channels."""
+        """Mask that drops each pixel with probability ``missing``, the same for all channels.
+
+        One generator: one mask for every image; a sequence of them: one mask per image.
+        """
         if not 0 <= missing < 1:
-            raise ArgumentError(f"missing must lie in [0, 1), got {missing}")
-        draw = torch.rand(size, generator=generator, device=generator.device)
-        return cls(draw >= missing)
+            raise ArgumentError(
+                f"missing must lie in [0, 1), got {missing}; it is the fraction that is dropped"
+            )
+        batch = 1 if isinstance(generator, torch.Generator) else len(generator)
+        return cls(uniform_like(torch.empty(batch, 1, *size), generator) >= missing)
 
     @classmethod
     def example(
@@ -81,10 +90,6 @@ class Inpainting(DecomposableOperator):
 
     def _A_adjoint(self, y: Tensor) -> Tensor:
         return self._like("mask", y) * y
-
-    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
-        gain = gamma / (1 + gamma) * self._like("mask", z)
-        return torch.addcmul(z, gain, y - z)
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
         return self._like("mask", y) * y / (1 + reg)

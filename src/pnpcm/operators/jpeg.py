@@ -187,10 +187,14 @@ def _read_header(path: Path) -> tuple[list[Any], str]:
 
     try:
         image = Image.open(path)
+    except FileNotFoundError:
+        raise
     except UnidentifiedImageError as error:
         raise ArgumentError(
             f"path is {str(path)!r}, expected a JPEG file; Pillow does not know this format"
         ) from error
+    except (OSError, SyntaxError) as error:
+        raise ArgumentError(f"path is {str(path)!r}, which cannot be read: {error}") from error
     with image:
         # MPO, the files of many phones, is a JpegImageFile too
         if not isinstance(image, JpegImagePlugin.JpegImageFile):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from pnpcm.core import Generators, Operator, ValueRange
 from pnpcm.errors import ArgumentError
+from pnpcm.operators.checks import check_float
 from pnpcm.rng import randn_like
 
 
@@ -24,8 +27,13 @@ def measure(
     ``noise_std = 2 sigma_y``. This is the only place that converts. Where the instrument is more
     than A (a real JPEG codec), ``operator.acquire`` stands for it.
     """
-    if not sigma_y >= 0:
-        raise ArgumentError(f"sigma_y must be ≥ 0 ([0, 1] scale), got {sigma_y}")
+    if not 0 <= sigma_y < math.inf:
+        raise ArgumentError(f"sigma_y must be ≥ 0 and finite ([0, 1] scale), got {sigma_y}")
+    if not isinstance(operator, Operator):
+        raise ArgumentError(
+            f"operator is a {type(operator).__name__} without A; measure takes (operator, x)"
+        )
+    check_float("x", x)
     if not bool(torch.isfinite(x).all()):
         raise ArgumentError("x holds NaN or infinity; clean the image first")
     y: Tensor = getattr(operator, "acquire", operator.A)(x)

@@ -7,8 +7,10 @@ from torch import Tensor
 
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.linalg import BLOCK
-from pnpcm.operators.base import Gamma, LinearOperatorBase
+from pnpcm.linalg import like_form
+from pnpcm.operators.base import LinearOperatorBase
+from pnpcm.operators.checks import Gamma, check_float
+from pnpcm.operators.constants import as_constant
 from pnpcm.rng import randn_like
 from pnpcm.transforms import fft2c
 
@@ -26,13 +28,13 @@ class MultiCoilMRI(LinearOperatorBase):
 
     def __init__(self, coil_maps: Tensor, mask: Tensor) -> None:
         super().__init__()
-        coil_maps, mask = torch.as_tensor(coil_maps), torch.as_tensor(mask)
+        coil_maps, mask = as_constant("coil_maps", coil_maps), as_constant("mask", mask)
         if coil_maps.ndim not in (3, 4) or not coil_maps.is_complex():
             raise ShapeError(
                 f"coil_maps has shape {tuple(coil_maps.shape)} and dtype {coil_maps.dtype}, "
                 "expected complex (coils, H, W) or (B, coils, H, W)"
             )
-        if not bool(torch.isfinite(torch.view_as_real(coil_maps)).all()):
+        if not bool(torch.isfinite(coil_maps).all()):
             raise ArgumentError("coil_maps hold NaN or infinity; recalibrate, or mask them to 0")
         size = tuple(coil_maps.shape[-2:])
         shapes = {1: size[1:], 2: size, 3: size}
@@ -46,11 +48,20 @@ class MultiCoilMRI(LinearOperatorBase):
                 f"mask must be binary (1 = sampled), got values from {float(mask.min()):g} "
                 f"to {float(mask.max()):g}"
             )
-        if not bool(mask.reshape(-1, size[1]).any()):
-            raise ArgumentError("mask samples nothing; at least one entry must be 1")
+        per_image = mask[None] if mask.ndim < 3 else mask
+        empty = (~per_image.bool().flatten(1).any(1)).nonzero().flatten().tolist()
+        if empty:
+            raise ArgumentError(
+                f"mask samples nothing of image {empty[0]}; set at least one entry to 1"
+            )
         self.coil_maps = coil_maps if coil_maps.ndim == 4 else coil_maps[None]
         full = mask.bool().expand(size) if mask.ndim == 1 else mask.bool()
         self.mask = full if full.ndim == 3 else full[None]
+        if len(self.mask) > 1 and len(self.coil_maps) not in (1, len(self.mask)):
+            raise ShapeError(
+                f"mask is for {len(self.mask)} images and coil_maps for {len(self.coil_maps)}; "
+                "give one of each per image, or one for all"
+            )
         self.image_shape = (2, *size)
         # AᴴA without centring: maps and mask moved to the corner-origin layout once and for all
         self.corner_maps = torch.fft.ifftshift(self.coil_maps, dim=(-2, -1))
@@ -80,12 +91,10 @@ class MultiCoilMRI(LinearOperatorBase):
 
     def _adjoint_complex(self, y: Tensor) -> Tensor:
         S_conj, mask = self._like("corner_conj", y), self._like("corner_mask", y).real
-        image = torch.zeros_like(y[:, 0])
-        for part, S_c in zip(_blocks(y, image), _blocks(S_conj, image), strict=True):
-            spectrum = torch.fft.ifftshift(part, dim=(-2, -1)).mul_(mask[:, None])
-            image += torch.fft.ifft2(spectrum, norm="ortho").mul_(S_c).sum(1)
-        shifted: Tensor = torch.fft.fftshift(image, dim=(-2, -1))
-        return shifted
+        spectrum = torch.fft.ifftshift(y, dim=(-2, -1)).mul_(mask[:, None])
+        coils = torch.fft.ifft2(spectrum, norm="ortho")
+        image: Tensor = torch.fft.fftshift(coils.mul_(S_conj).sum(1), dim=(-2, -1))
+        return image
 
     def _mask(self, like: Tensor) -> Tensor:
         return self._like("mask", like)[:, None].real
@@ -96,16 +105,13 @@ class MultiCoilMRI(LinearOperatorBase):
         S, S_conj = self._like("corner_maps", image), self._like("corner_conj", image)
         mask = self._like("corner_mask", image).real
         axes = (-1,) if self.columns else (-2, -1)
-        image, total = torch.fft.ifftshift(image, dim=(-2, -1)), torch.zeros_like(image)
-        for S_c, S_c_conj in zip(_blocks(S, image), _blocks(S_conj, image), strict=True):
-            spectrum = torch.fft.fftn(S_c * image[:, None], dim=axes).mul_(mask[:, None])
-            total += torch.fft.ifftn(spectrum, dim=axes).mul_(S_c_conj).sum(1)
-        total = torch.fft.fftshift(total, dim=(-2, -1))
-        return total if x.is_complex() else to_channels(total)
+        coils = S * torch.fft.ifftshift(image, dim=(-2, -1))[:, None]
+        coils = torch.fft.ifftn(torch.fft.fftn(coils, dim=axes).mul_(mask[:, None]), dim=axes)
+        image = torch.fft.fftshift(coils.mul_(S_conj).sum(1), dim=(-2, -1))
+        return image if x.is_complex() else to_channels(image)
 
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
-        right = self._A_adjoint(y)
-        right = to_complex(right) if z.is_complex() else right
+        right = like_form(self._A_adjoint(y), z)
         return z + self._solve_normal(gamma * (right - self.A_adjoint_A(z)), gamma)
 
     def x_shape(self, y: Tensor) -> tuple[int, ...]:
@@ -114,13 +120,15 @@ class MultiCoilMRI(LinearOperatorBase):
 
     def n_measured(self, y: Tensor) -> int:
         """Real numbers sampled: two for each measured k-space point of each coil."""
-        return 2 * int(self.mask[:, None].expand(y.shape).sum())
+        coils = self.coil_maps.shape[1]
+        return 2 * coils * int(self.mask.expand(len(y), *self.mask.shape[1:]).sum())
 
     def noise_like(self, y: Tensor, generator: Generators | None) -> Tensor:
         return self._mask(y) * randn_like(y, generator)
 
     def _check_x(self, x: Tensor, name: str = "x") -> None:
         expected = self.image_shape or ()
+        check_float(name, x)
         channels = tuple(x.shape[1:]) == (expected[1:] if x.is_complex() else expected)
         if not channels or self._batch_differs(x):
             raise ShapeError(
@@ -145,11 +153,6 @@ class MultiCoilMRI(LinearOperatorBase):
     def _batch_note(self) -> str:
         batch = max(len(self.coil_maps), len(self.mask))
         return f" and B = {batch}" if batch > 1 else ""
-
-
-def _blocks(coils: Tensor, image: Tensor) -> tuple[Tensor, ...]:
-    """A few coils at a time, so that what is made of them stays in the cache."""
-    return torch.split(coils, max(BLOCK // image.numel(), 1), dim=1)
 
 
 def to_complex(x: Tensor) -> Tensor:

@@ -147,11 +147,12 @@ class PhaseRetrieval(OperatorBase):
         best, smallest = x, x.new_full((len(x),), math.inf)
         for signs in _sign_patterns(x.shape[1]):
             candidate = x * x.new_tensor(signs)[:, None, None]
-            value = distance(candidate, reference)
+            distances = torch.as_tensor(distance(candidate, reference)).to(smallest)
+            value = distances.reshape(-1)
             if value.shape != smallest.shape:
                 raise ShapeError(
-                    f"distance returned shape {tuple(value.shape)} for {len(x)} images, expected "
-                    f"({len(x)},); reduce over all but the batch"
+                    f"distance returned shape {tuple(distances.shape)} for {len(x)} images, "
+                    f"expected ({len(x)},); reduce over all but the batch"
                 )
             better = value < smallest
             best = torch.where(better[:, None, None, None], candidate, best)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.operators.base import DecomposableOperator, Gamma
+from pnpcm.operators.base import DecomposableOperator
+from pnpcm.operators.checks import check_image_shape
 from pnpcm.transforms import (
     DENSE_SIDE,
     correlate,
@@ -37,23 +38,25 @@ class SuperResolution(DecomposableOperator):
 
     def __init__(self, image_shape: tuple[int, int, int], factor: int = 4) -> None:
         super().__init__()
-        channels, height, width = image_shape
-        if factor < 1 or int(factor) != factor:
-            raise ArgumentError(f"factor must be a positive integer, got {factor}")
+        self.image_shape = check_image_shape(image_shape)
+        _, height, width = self.image_shape
+        if not isinstance(factor, int) or factor < 1:
+            raise ArgumentError(f"factor must be a positive whole number, got {factor!r}")
         if height % factor or width % factor:
             raise ShapeError(
                 f"image_shape {tuple(image_shape)} has sides not divisible by factor {factor}; "
                 "pad or crop the image first"
             )
-        self.image_shape = (int(channels), int(height), int(width))
-        self.factor = int(factor)
+        self.factor = factor
         self.offset, taps = bicubic_taps(self.factor)
         self.taps = taps.tolist()
         s_h, s_w = (singular_values(n, self.factor) for n in (height, width))
         self.values = s_h[:, None] * s_w[None, :]
-        self.dense = max(height, width) <= 2 * DENSE_SIDE
-        if self.dense:
-            self.D_h, self.D_w = (bicubic_matrix(n, self.factor) for n in (height, width))
+        self.dense = tuple(n <= 2 * DENSE_SIDE or n < 4 * factor for n in (height, width))
+        self.D_h, self.D_w = (
+            bicubic_matrix(n, factor) if dense else torch.empty(0)
+            for n, dense in zip((height, width), self.dense, strict=True)
+        )
 
     @classmethod
     def example(
@@ -64,20 +67,26 @@ class SuperResolution(DecomposableOperator):
         return cls((3, *size), factor), x
 
     def _A(self, x: Tensor) -> Tensor:
-        if self.dense:
-            return self._like("D_h", x) @ x @ self._like("D_w", x).T
         before, after = self._borders()
-        x = pad(x, (0, 0, before, after), "reflect")
-        x = correlate(x, [[tap] for tap in self.taps], (self.factor, 1))
+        if self.dense[0]:
+            x = self._like("D_h", x) @ x
+        else:
+            x = pad(x, (0, 0, before, after), "reflect")
+            x = correlate(x, [[tap] for tap in self.taps], (self.factor, 1))
+        if self.dense[1]:
+            return x @ self._like("D_w", x).T
         x = pad(x, (before, after, 0, 0), "reflect")
         return correlate(x, [self.taps], (1, self.factor))
 
     def _A_adjoint(self, y: Tensor) -> Tensor:
-        if self.dense:
-            return self._like("D_h", y).T @ y @ self._like("D_w", y)
         before, after = self._borders()
-        x = correlate_adjoint(y, [self.taps], (1, self.factor))
-        x = pad_adjoint(x, (before, after, 0, 0), "reflect")
+        if self.dense[1]:
+            x = y @ self._like("D_w", y)
+        else:
+            x = correlate_adjoint(y, [self.taps], (1, self.factor))
+            x = pad_adjoint(x, (before, after, 0, 0), "reflect")
+        if self.dense[0]:
+            return self._like("D_h", x).T @ x
         x = correlate_adjoint(x, [[tap] for tap in self.taps], (self.factor, 1))
         return pad_adjoint(x, (0, 0, before, after), "reflect")
 
@@ -100,11 +109,6 @@ class SuperResolution(DecomposableOperator):
 
     def V_adjoint(self, x: Tensor) -> Tensor:
         return dct2(self._A(x)) / self._like("singular_values", x)
-
-    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
-        s = self._like("singular_values", z)
-        residual = dct2(y - self._A(z))
-        return z + self._A_adjoint(idct2(gamma / (1 + gamma * s**2) * residual))
 
     def x_shape(self, y: Tensor) -> tuple[int, ...]:
         self._check_y(y)

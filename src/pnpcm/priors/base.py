@@ -54,6 +54,11 @@ class NetworkPrior(nn.Module):
         any_size: bool = False,
     ) -> None:
         super().__init__()
+        if not callable(network):
+            raise ArgumentError(
+                f"network is a {type(network).__name__}, expected a module or function "
+                "(x, c_noise) → image"
+            )
         if not 0 <= sigma_min < sigma_max:
             raise ArgumentError(
                 f"sigma_min must lie in [0, sigma_max), got {sigma_min} and {sigma_max}"
@@ -69,18 +74,31 @@ class NetworkPrior(nn.Module):
     def run_network(self, x: Tensor, c_noise: Tensor) -> Tensor:
         """F(x, c_noise) at the size and in the dtype of ``x``."""
         self._check(x)
-        stride = int(getattr(self.network, "stride", 1))
-        padded = pad_to_multiple(x, stride)
+        stride = getattr(self.network, "stride", 1)
+        padded = pad_to_multiple(x, stride if isinstance(stride, int) else 1)
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
         level = c_noise.float() if dtype != torch.float64 else c_noise  # half would round it
         out: Tensor = self.network(padded.to(dtype), level)
+        if out.ndim != 4 or len(out) != len(x) or out.shape[-2:] != padded.shape[-2:]:
+            raise ShapeError(
+                f"network turned {tuple(padded.shape)} into {tuple(out.shape)}; it must keep batch "
+                "and size"
+            )
+        if out.shape[1] < x.shape[1]:
+            raise ShapeError(
+                f"network returned {out.shape[1]} channels for images of {x.shape[1]}; "
+                "choose a network for this kind of image"
+            )
         return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype)
 
     def _check(self, x: Tensor) -> None:
         channels = getattr(self.network, "in_channels", None)
         size = getattr(self.network, "image_size", None)
-        if x.ndim != 4:
-            raise ShapeError(f"x has shape {tuple(x.shape)}, a prior takes (B, C, H, W)")
+        if x.ndim != 4 or not x.is_floating_point():
+            raise ShapeError(
+                f"x has shape {tuple(x.shape)} and dtype {x.dtype}, a prior takes real "
+                "(B, C, H, W); complex images are two channels"
+            )
         if channels is not None and x.shape[1] != channels:
             raise ShapeError(
                 f"x has {x.shape[1]} channels, this prior was trained on {channels}; "

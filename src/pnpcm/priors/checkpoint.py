@@ -217,6 +217,11 @@ def _build(
              for what, n in problems.items() if n]  # fmt: skip
     if found:
         raise CheckpointError(f"{path} does not fit the network: {', '.join(found)}; {move}")
+    broken = [n for n, t in state.items() if not bool(torch.isfinite(t).all())]
+    if broken:
+        raise CheckpointError(
+            f"{path} holds NaN or infinity in {', '.join(broken[:3])}; download or train it again"
+        )
     network.load_state_dict({n: t.float() for n, t in state.items()}, assign=True)
     arguments: dict[str, Any] = dict(options or {})
     try:

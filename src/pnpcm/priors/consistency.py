@@ -45,7 +45,7 @@ class ConsistencyModel(NetworkPrior):
         level = levels(sigma, x)
         c = consistency_scalings(level, self.sigma_data, self.sigma_min)
         c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
-        return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)
+        return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)[:, : x.shape[1]]
 
     @classmethod
     def example(cls) -> ConsistencyModel:

@@ -58,7 +58,7 @@ class DiffusionModel(NetworkPrior):
     def _edm(self, x: Tensor, level: Tensor) -> Tensor:
         c = edm_scalings(level, self.sigma_data)
         c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
-        return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)
+        return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)[:, : x.shape[1]]
 
     def _vp(self, x: Tensor, level: Tensor) -> Tensor:
         s = expand(level.to(x.dtype), x)

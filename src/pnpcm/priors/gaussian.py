@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import ValueRange
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import expand
 from pnpcm.priors.base import levels
 from pnpcm.transforms import dct2, idct2
@@ -40,7 +40,7 @@ class GaussianPrior:
     ) -> None:
         if kind not in KINDS:
             raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-        self.mean, self.std = torch.as_tensor(mean), torch.as_tensor(std)
+        self.mean, self.std = (torch.as_tensor(t).detach().clone() for t in (mean, std))
         if not bool((self.std >= 0).all()):
             raise ArgumentError(f"std must be ≥ 0, got a minimum of {float(self.std.min()):g}")
         self.kind, self.value_range = kind, value_range
@@ -52,9 +52,24 @@ class GaussianPrior:
         return cls(0.1, 0.4)
 
     def __call__(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+        self._check(x)
         level = expand(levels(sigma, x).to(x.dtype), x)
         mean = self.mean.to(x)
         return mean + self._synthesise(self.shrink(x, level) * self._analyse(x - mean))
+
+    def _check(self, x: Tensor) -> None:
+        if x.ndim != 4 or not x.is_floating_point():
+            raise ShapeError(
+                f"x has shape {tuple(x.shape)} and dtype {x.dtype}, a prior takes real "
+                "(B, C, H, W); complex images are two channels"
+            )
+        for name, value in (("mean", self.mean), ("std", self.std)):
+            sides = zip(reversed(value.shape), reversed(x.shape), strict=False)
+            if value.ndim > x.ndim or any(n not in (1, side) for n, side in sides):
+                raise ShapeError(
+                    f"x has shape {tuple(x.shape)}, the prior's {name} {tuple(value.shape)}; "
+                    "build the prior for this image size"
+                )
 
     def shrink(self, x: Tensor, sigma: Tensor) -> Tensor:
         """Factor on each coefficient; its largest value is the Lipschitz constant of the prior."""

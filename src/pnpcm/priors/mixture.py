@@ -42,11 +42,14 @@ class GaussianMixturePrior:
     ) -> None:
         if kind not in KINDS:
             raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        means, stds = (torch.as_tensor(t).detach().clone() for t in (means, stds))
         if means.ndim != 4:
             raise ShapeError(f"means has shape {tuple(means.shape)}, expected (J, C, H, W)")
         count = len(means)
-        stds = torch.as_tensor(stds).expand(count)
-        weights = torch.full((count,), 1 / count) if weights is None else torch.as_tensor(weights)
+        if stds.numel() not in (1, count):
+            raise ShapeError(f"stds has {stds.numel()} values for {count} means; give one per mean")
+        stds = stds.reshape(-1).expand(count)
+        weights = torch.ones(count) if weights is None else torch.as_tensor(weights)
         if weights.shape != (count,) or not bool((weights > 0).all()):
             raise ArgumentError(f"weights must be {count} positive numbers, got {weights.tolist()}")
         if not bool((stds > 0).all()):

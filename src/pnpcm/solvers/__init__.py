@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from pnpcm.solvers.config import PnPCMConfig
 from pnpcm.solvers.data_steps import CGStep, GradientStep, ProxStep
-from pnpcm.solvers.pnp_cm import PnPCM, PnPCMConfig
+from pnpcm.solvers.pnp_cm import PnPCM
 from pnpcm.tables import Table
 
 SOLVERS: Table[type[Any]] = Table("solver", {"pnp-cm": PnPCM})

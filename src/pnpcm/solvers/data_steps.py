@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError, OperatorError
-from pnpcm.linalg import cg
+from pnpcm.linalg import cg, like_form
 from pnpcm.solvers.descent import gradient_descent, lbfgs
 
 OPTIMIZERS = ("sgd", "adam", "lbfgs")
@@ -69,7 +70,7 @@ class CGStep(Config):
         x_init = None if self.start == "zero" else v if z_prev is None else z_prev
         return cg(
             lambda p: normal(p) + rho * p,
-            adjoint(y) + rho * v,
+            like_form(adjoint(y), v) + rho * v,
             x_init=x_init,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -100,8 +101,8 @@ class GradientStep(Config):
             raise ArgumentError(
                 f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}"
             )
-        if not self.lr > 0:
-            raise ArgumentError(f"lr must be positive, got {self.lr}")
+        if not 0 < self.lr < math.inf:
+            raise ArgumentError(f"lr must be positive and finite, got {self.lr}")
         if self.n_iter < 1:
             raise ArgumentError(f"n_iter must be at least 1, got {self.n_iter}")
         if not 0 < self.lr_decay <= 1:
@@ -142,8 +143,10 @@ class data_objective:
             residual = self.operator.A(leaf) - self.y
             if residual.is_complex():
                 residual = torch.view_as_real(residual)
-            misfit = residual.square().flatten(1).sum(1)
-            distance = (leaf - self.v).square().flatten(1).sum(1)
+            misfit = residual.square().reshape(len(residual), -1).sum(1)
+            gap = leaf - self.v
+            gap = torch.view_as_real(gap) if gap.is_complex() else gap
+            distance = gap.square().flatten(1).sum(1)
             loss = 0.5 * misfit + 0.5 * self.rho * distance
             if not misfit.requires_grad:
                 raise OperatorError(

@@ -36,7 +36,7 @@ def gradient_descent(
     momentum of exactly 1) and compares the first loss with 0 (``decay_first``).
     """
     direction = _adam() if adam else _plain
-    rate = torch.full_like(z.flatten(1)[:, 0], lr)
+    rate = torch.full((len(z),), lr, dtype=z.real.dtype, device=z.device)
     previous = torch.zeros_like(rate) if decay_first else torch.full_like(rate, torch.inf)
     moving = torch.ones_like(rate, dtype=torch.bool)
     total = torch.zeros_like(z)
@@ -66,7 +66,7 @@ def _adam(beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> Direct
     def direction(g: Tensor, j: int) -> Tensor:
         nonlocal first, second
         first = beta1 * first + (1 - beta1) * g
-        second = beta2 * second + (1 - beta2) * g**2
+        second = beta2 * second + (1 - beta2) * (g * g.conj()).real
         m = first / (1 - beta1 ** (j + 1))
         v = second / (1 - beta2 ** (j + 1))
         return m / (v.sqrt() + eps)

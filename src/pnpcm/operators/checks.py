@@ -1,0 +1,54 @@
+"""Checks at the border of operators: numbers, dtypes, image shapes."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.linalg import expand
+
+Gamma = float | Tensor
+"""Weight of a prox: one number, or one per image ``(B,)``."""
+
+
+def check_positive(name: str, value: Gamma, x: Tensor) -> Gamma:
+    """``value`` if positive; one number per image comes back in a shape that multiplies ``x``."""
+    if isinstance(value, Tensor):
+        if value.numel() not in (1, x.shape[0]):
+            raise ShapeError(
+                f"{name} has shape {tuple(value.shape)}, expected one number or one per image "
+                f"({x.shape[0]},)"
+            )
+        if not bool((value > 0).all()):
+            raise ArgumentError(f"{name} must be positive, got a tensor with min {value.min():g}")
+        return expand(value.to(x.dtype), x) if value.numel() > 1 else float(value)
+    if not 0 < value < math.inf:
+        raise ArgumentError(f"{name} must be positive and finite, got {value}")
+    return value
+
+
+def check_float(name: str, x: Tensor) -> None:
+    """Refuse what is not a tensor of floats, such as an array or an 8-bit image."""
+    if not isinstance(x, Tensor):
+        raise ArgumentError(f"{name} is a {type(x).__name__}, expected a torch.Tensor")
+    if not (x.is_floating_point() or x.is_complex()):
+        raise ArgumentError(
+            f"{name} has dtype {x.dtype}; operators work on floats in [-1, 1], "
+            "e.g. x.float() / 127.5 - 1 for 8-bit images"
+        )
+
+
+def check_image_shape(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """``image_shape`` as three positive whole numbers (C, H, W), or a clear refusal."""
+    try:
+        sides = tuple(int(n) for n in image_shape)
+    except (TypeError, ValueError):
+        sides = ()
+    if len(sides) != 3 or min(sides) < 1:
+        raise ShapeError(
+            f"image_shape is {image_shape!r}, expected three positive numbers (channels, height, "
+            "width) without the batch"
+        )
+    return sides[0], sides[1], sides[2]

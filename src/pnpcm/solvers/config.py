@@ -1,0 +1,143 @@
+"""The numbers of a PnP-CM run, as a frozen configuration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from pnpcm.core import Config, DataStep
+from pnpcm.errors import ArgumentError
+from pnpcm.schedules import ddpm_decay, inverse_softplus, linspace, softplus_ramp
+from pnpcm.solvers.data_steps import ProxStep
+
+
+@dataclass(frozen=True)
+class PnPCMConfig(Config):
+    """Numbers of a PnP-CM run, in execution order and for images in [-1, 1].
+
+    ``sigmas``: injected noise; ``deltas``: the prior is told (1 + δ_k) σ_k; ``rhos``: penalties as
+    the equation uses them; ``mu``: momentum, a float means μ/k in iteration k = 1, 2, …, a tuple
+    gives each value. ``noise_scale=0`` switches injection off (the prior still gets
+    (1 + δ_k) σ_k). ``init="auto"`` takes the operator's own start where it has one.
+    """
+
+    sigmas: tuple[float, ...]
+    deltas: tuple[float, ...]
+    rhos: tuple[float, ...]
+    mu: float | tuple[float, ...] = 0.0
+    noise_scale: float = 1.0
+    clamp: bool = True
+    init: str = "auto"
+    data_step: DataStep = field(default_factory=ProxStep)
+
+    def __post_init__(self) -> None:
+        for name in ("sigmas", "deltas", "rhos"):
+            object.__setattr__(self, name, _floats(name, getattr(self, name)))
+        single = isinstance(self.mu, float | int)
+        object.__setattr__(self, "mu", float(self.mu) if single else _floats("mu", self.mu))  # type: ignore[arg-type]
+        if not callable(self.data_step):
+            raise ArgumentError(
+                f"data_step is {self.data_step!r}, expected ProxStep(), CGStep(…) or "
+                "GradientStep(…)"
+            )
+        n = len(self.sigmas)
+        if n == 0:
+            raise ArgumentError("sigmas is empty; give one noise level per iteration")
+        for name in ("deltas", "rhos") + (("mu",) if isinstance(self.mu, tuple) else ()):
+            if len(getattr(self, name)) != n:
+                raise ArgumentError(
+                    f"{name} has {len(getattr(self, name))} entries for {n} sigmas; "
+                    "give one per iteration"
+                )
+        _check_each("sigmas", self.sigmas, lambda s: s > 0, "positive")
+        _check_each("deltas", self.deltas, lambda d: d > -1, "above -1")
+        hint = "; the paper's tables list values before softplus, see schedules.softplus_ramp"
+        _check_each("rhos", self.rhos, lambda r: r > 0, "positive", hint)
+        _check_each("mu", self.momentum, lambda m: m >= 0, "≥ 0")
+        if not (math.isfinite(self.noise_scale) and self.noise_scale >= 0):
+            raise ArgumentError(f"noise_scale must be ≥ 0, got {self.noise_scale}")
+        if self.init not in ("auto", "zero"):
+            raise ArgumentError(f"init must be 'auto' or 'zero', got {self.init!r}")
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.sigmas)
+
+    @property
+    def momentum(self) -> tuple[float, ...]:
+        """μ_k of each iteration."""
+        if isinstance(self.mu, tuple):
+            return self.mu
+        return tuple(self.mu / (k + 1) for k in range(self.n_steps))
+
+    @classmethod
+    def from_paper(
+        cls,
+        i_N: int,
+        decay: float,
+        deltas: tuple[float, ...],
+        rho: tuple[float, float],
+        mu: float,
+        index_offset: int = 2,
+        *,
+        data_step: DataStep | None = None,
+    ) -> PnPCMConfig:
+        """The paper's letters: start index i_N, decay γ, δ, ends of ρ before softplus, μ_N."""
+        n = len(deltas)
+        return cls(
+            sigmas=ddpm_decay(i_N, decay, n, index_offset=index_offset),
+            deltas=tuple(deltas),
+            rhos=softplus_ramp(*rho, n),
+            mu=mu,
+            data_step=ProxStep() if data_step is None else data_step,
+        )
+
+    def with_steps(self, n: int) -> PnPCMConfig:
+        """The same run in ``n`` iterations.
+
+        δ (and a tuple of μ) are interpolated, ρ keeps its ends before softplus, and the decay
+        (1 + γ) of 1 − σ² is chosen anew so that the first and last σ stay. One iteration keeps
+        the first values. Levels of 1 and above are spaced evenly in ln σ instead.
+        """
+        if n != int(n) or n < 1:
+            raise ArgumentError(f"n must be a whole number, at least 1, got {n}")
+        if n == self.n_steps:
+            return self
+        first, last = self.sigmas[0], self.sigmas[-1]
+        if max(first, last) < 1:
+            a, b = (math.log1p(-(s**2)) for s in (first, last))
+            sigmas = tuple(math.sqrt(-math.expm1(v)) for v in linspace(a, b, n))
+        else:
+            sigmas = tuple(math.exp(v) for v in linspace(math.log(first), math.log(last), n))
+        rho_ends = inverse_softplus(self.rhos[0]), inverse_softplus(self.rhos[-1])
+        mu = _interpolate(self.mu, n) if isinstance(self.mu, tuple) else self.mu
+        deltas = _interpolate(self.deltas, n)
+        return replace(self, sigmas=sigmas, deltas=deltas, rhos=softplus_ramp(*rho_ends, n), mu=mu)
+
+
+def _floats(name: str, values: object) -> tuple[float, ...]:
+    try:
+        return tuple(float(v) for v in values)  # type: ignore[attr-defined]
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"{name} is {values!r}, expected a tuple of numbers, one per iteration"
+        ) from error
+
+
+def _check_each(
+    name: str, values: tuple[float, ...], holds: Callable[[float], bool], what: str, hint: str = ""
+) -> None:
+    for k, value in enumerate(values):
+        if not (math.isfinite(value) and holds(value)):
+            raise ArgumentError(f"{name} must be {what}, got {name}[{k}] = {value}{hint}")
+
+
+def _interpolate(values: tuple[float, ...], n: int) -> tuple[float, ...]:
+    """``values`` resampled at ``n`` evenly spaced places, ends kept, linear in between."""
+    last, out = len(values) - 1, []
+    for position in linspace(0.0, float(last), n):
+        i = min(int(position), max(last - 1, 0))
+        j = min(i + 1, last)
+        out.append(values[i] + (position - i) * (values[j] - values[i]))
+    return tuple(out)
