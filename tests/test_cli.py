@@ -76,7 +76,7 @@ def test_demo_writes_pictures_table_and_configuration(
     record = json.loads((tmp_path / "out" / "results.json").read_text())
     assert record["seed"] == 1
     config = PnPCMConfig.from_dict(record["mri"]["solver"])
-    assert config.data_step.max_iter == 10  # type: ignore[attr-defined]
+    assert config.data_step.max_iter == 30  # type: ignore[attr-defined]
     assert (tmp_path / "out" / "table.md").read_text().count("\n") == 2 + len(rows)
     assert not [p for p in (tmp_path / "out").iterdir() if p.name.startswith(".")]
 

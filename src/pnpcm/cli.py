@@ -56,6 +56,7 @@ def demo(
 
     console = Console()
     table = Table("task", "", "PSNR before", "PSNR", "SSIM", "NFE", "seconds")
+    table.columns[0].no_wrap = True
     quiet = not console.is_terminal
     for row in track(run_demo(out, seed=seed), "demo", len(TASKS), console=console, disable=quiet):
         scores = f"{row.psnr_before:.2f}", f"{row.psnr:.2f}", f"{row.ssim:.3f}"
