@@ -8,6 +8,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
+from pnpcm.networks import UNet, UNetConfig
+
 R4_LINES = (
     *(18, 19, 43, 48, 55, 58, 61, 66, 70, 74, 75, 79, 91, 92, 96, 97, 104, 114, 123, 124, 127),
     *(133, 134, 137, 138, 140, 141),
@@ -113,3 +115,18 @@ def gen(seed: int = 0) -> torch.Generator:
 
 def relative(a: Tensor, b: Tensor) -> float:
     return float((a - b).norm() / b.norm())
+
+
+def random_unet(config: UNetConfig, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> UNet:
+    """Every weight random, those that start at zero included."""
+    with torch.device("meta"):
+        network = UNet(config)
+    network = network.to_empty(device="cpu").to(dtype)
+    g = gen(seed)
+    with torch.no_grad():
+        for name, p in network.named_parameters():
+            fan_in = p[0].numel() if p.ndim > 1 else 25
+            p.copy_(torch.randn(p.shape, generator=g) / math.sqrt(fan_in))
+            if p.ndim == 1 and name.endswith("weight"):  # of a norm
+                p.add_(1)
+    return network.eval()

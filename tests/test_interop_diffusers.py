@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from golden import random_unet
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
 from pnpcm.interop import diffusers_config, load_diffusers, to_diffusers_state
 from pnpcm.networks import UNet, UNetConfig
@@ -37,21 +37,6 @@ VARIANTS = {
     "plain resampling": replace(SMALL, resblock_updown=False),
     "classes": replace(SMALL, num_classes=5, num_res_blocks=3),
 }
-
-
-def random_unet(config: UNetConfig) -> UNet:
-    """Every weight random, those that start at zero included."""
-    with torch.device("meta"):
-        network = UNet(config)
-    network = network.to_empty(device="cpu")
-    g = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, p in network.named_parameters():
-            fan_in = p[0].numel() if p.ndim > 1 else 25
-            p.copy_(torch.randn(p.shape, generator=g) / math.sqrt(fan_in))
-            if p.ndim == 1 and name.endswith("weight"):  # of a norm
-                p.add_(1)
-    return network.eval()
 
 
 def converted(network: UNet) -> Any:

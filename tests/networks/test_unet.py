@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from golden import random_unet
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.blocks import AttentionBlock, ResBlock, sinusoids
@@ -61,21 +62,6 @@ LEAN = UNetConfig(
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-def random_unet(config: UNetConfig, seed: int = 0) -> UNet:
-    """Every weight random, those that start at zero included, in float64 for sharp comparisons."""
-    with torch.device("meta"):
-        network = UNet(config)
-    network = network.to_empty(device="cpu").double()
-    g = generator(seed)
-    with torch.no_grad():
-        for name, p in network.named_parameters():
-            fan_in = p[0].numel() if p.ndim > 1 else 25
-            p.copy_(torch.randn(p.shape, generator=g) / math.sqrt(fan_in))
-            if p.ndim == 1 and name.endswith("weight"):  # of a norm
-                p.add_(1)
-    return network.eval()
 
 
 def inputs(network: UNet, size: int, batch: int = 2) -> tuple[Tensor, Tensor]:
@@ -172,7 +158,7 @@ def test_a_new_network_gives_zero_and_its_residual_blocks_are_skips() -> None:
     ids=["paper", "plain", "vp", "lean"],
 )
 def test_a_batch_equals_its_images(config: UNetConfig) -> None:
-    network = random_unet(config)
+    network = random_unet(config, dtype=torch.float64)
     x, c = inputs(network, 32, batch=3)
     whole = network(x, c)
     assert whole.shape == (3, config.out_channels or config.in_channels, 32, 32)
@@ -182,7 +168,7 @@ def test_a_batch_equals_its_images(config: UNetConfig) -> None:
 
 
 def test_channels_last_gives_the_same() -> None:
-    network = random_unet(SMALL32)
+    network = random_unet(SMALL32, dtype=torch.float64)
     x, c = inputs(network, 32)
     expected = network(x, c)
     network.to(memory_format=torch.channels_last)
@@ -240,7 +226,7 @@ def test_attention_is_its_formula_and_knows_two_orders() -> None:
 
 
 def test_labels_are_heard_and_demanded() -> None:
-    network = random_unet(replace(SMALL32, num_classes=5))
+    network = random_unet(replace(SMALL32, num_classes=5), dtype=torch.float64)
     x, c = inputs(network, 16)
     first = network(x, c, torch.tensor([0, 1]))
     second = network(x, c, torch.tensor([0, 2]))
@@ -249,11 +235,11 @@ def test_labels_are_heard_and_demanded() -> None:
     with pytest.raises(ArgumentError, match="num_classes = 5"):
         network(x, c)
     with pytest.raises(ArgumentError, match="num_classes = None"):
-        random_unet(SMALL32)(x, c, torch.tensor([0, 1]))
+        random_unet(SMALL32, dtype=torch.float64)(x, c, torch.tensor([0, 1]))
 
 
 def test_lean_network_has_no_layer_that_sees_the_whole_image() -> None:
-    network = random_unet(LEAN)
+    network = random_unet(LEAN, dtype=torch.float64)
     assert not any(isinstance(m, (nn.GroupNorm, AttentionBlock)) for m in network.modules())
     radius = LEAN.receptive_radius
     assert radius is not None
@@ -271,7 +257,7 @@ def test_lean_network_has_no_layer_that_sees_the_whole_image() -> None:
 
 @pytest.mark.parametrize("lean", [LEAN, replace(LEAN, resblock_updown=False, patch=1)])
 def test_receptive_radius_bounds_the_gradient(lean: UNetConfig) -> None:
-    network = random_unet(lean)
+    network = random_unet(lean, dtype=torch.float64)
     x, c = inputs(network, 192, batch=1)
     x.requires_grad_()
     radius = lean.receptive_radius or 0
@@ -283,7 +269,7 @@ def test_receptive_radius_bounds_the_gradient(lean: UNetConfig) -> None:
 
 
 def test_lean_network_commutes_with_shifts_by_its_stride() -> None:
-    network = random_unet(LEAN)
+    network = random_unet(LEAN, dtype=torch.float64)
     assert network.stride == 4
     x, c = inputs(network, 224, batch=1)
     margin = 96
@@ -314,7 +300,7 @@ def test_without_norm_signals_keep_their_size_and_training_moves() -> None:
 
 
 def test_priors_pad_any_size_and_refuse_other_channels() -> None:
-    prior = ConsistencyModel(random_unet(LEAN))
+    prior = ConsistencyModel(random_unet(LEAN, dtype=torch.float64))
     x = torch.randn((2, 3, 37, 50), generator=generator(2)).double()
     out = prior(x, torch.tensor([0.3, 5.0]))
     assert out.shape == x.shape
@@ -326,7 +312,7 @@ def test_priors_pad_any_size_and_refuse_other_channels() -> None:
 
 
 def test_priors_hold_sized_networks_to_their_size() -> None:
-    prior = ConsistencyModel(random_unet(SMALL32))
+    prior = ConsistencyModel(random_unet(SMALL32, dtype=torch.float64))
     x = torch.randn((1, 1, 30, 32), generator=generator(2)).double()
     with pytest.raises(ShapeError, match="32×32"):
         prior(x, 0.3)
@@ -335,7 +321,7 @@ def test_priors_hold_sized_networks_to_their_size() -> None:
 
 
 def test_bare_network_refuses_what_does_not_fit() -> None:
-    network = random_unet(SMALL32)
+    network = random_unet(SMALL32, dtype=torch.float64)
     x, c = inputs(network, 32)
     with pytest.raises(ShapeError, match="multiples of 2"):
         network(x[..., :31], c)

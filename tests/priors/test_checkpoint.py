@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from golden import random_unet
 from pnpcm.errors import ArgumentError, CheckpointError, UnknownNameError
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.priors.checkpoint import (
@@ -73,21 +74,6 @@ PAPER = {
 }
 
 
-def random_unet(config: UNetConfig = SMALL, seed: int = 0) -> UNet:
-    """Every weight random, those that start at zero included."""
-    with torch.device("meta"):
-        network = UNet(config)
-    network = network.to_empty(device="cpu")
-    g = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, p in network.named_parameters():
-            fan_in = p[0].numel() if p.ndim > 1 else 25
-            p.copy_(torch.randn(p.shape, generator=g) / math.sqrt(fan_in))
-            if p.ndim == 1 and name.endswith("weight"):  # of a norm
-                p.add_(1)
-    return network.eval()
-
-
 def as_published(state: dict[str, Tensor], config: UNetConfig) -> dict[str, Tensor]:
     """guided-diffusion's legacy files hold 1-D convolutions."""
     if config.attention_order != "legacy":
@@ -104,7 +90,7 @@ def image(channels: int = 1, size: int = 16, batch: int = 2) -> Tensor:
 @pytest.fixture
 def pt(tmp_path: Path) -> Path:
     path = tmp_path / "cd_small.pt"
-    torch.save(random_unet().state_dict(), path)
+    torch.save(random_unet(SMALL).state_dict(), path)
     return path
 
 
@@ -142,7 +128,7 @@ def test_architecture_is_read_off_the_weights(name: str) -> None:
 def test_weights_of_something_else_are_refused() -> None:
     with pytest.raises(CheckpointError, match=r"not a guided-diffusion U-Net.*time_embed"):
         infer_config({"conv.weight": torch.zeros(3, 3)})
-    state = dict(random_unet().state_dict())
+    state = dict(random_unet(SMALL).state_dict())
     del state["input_blocks.1.0.out_layers.3.weight"]
     with pytest.raises(CheckpointError, match=r"input_blocks\.1\.0\.out_layers\.3\.weight"):
         infer_config(state, num_head_channels=16)
@@ -294,7 +280,7 @@ def test_saved_priors_come_back_equal(kind: str, config: UNetConfig, tmp_path: P
 
 def test_a_loaded_prior_can_be_saved_over_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "p.safetensors"
-    save_prior(ConsistencyModel(random_unet()), path, info={"a": 1})
+    save_prior(ConsistencyModel(random_unet(SMALL)), path, info={"a": 1})
     first = load_own(path)
     expected = first(image(), 0.5)
     save_prior(first, path)
@@ -308,7 +294,7 @@ def test_a_loaded_prior_can_be_saved_over_its_own_file(tmp_path: Path) -> None:
 def test_replacing_a_file_leaves_priors_loaded_from_it_alone(tmp_path: Path) -> None:
     """Weights may be mapped from the file: it must be replaced, never written into."""
     own, pt = tmp_path / "p.safetensors", tmp_path / "p.pt"
-    first, second = (ConsistencyModel(random_unet(seed=seed)) for seed in (0, 1))
+    first, second = (ConsistencyModel(random_unet(SMALL, seed=seed)) for seed in (0, 1))
     save_prior(first, own)
     export_openai(first, pt)
     loaded = [load_own(own), load_openai(pt, network=SMALL)]
@@ -327,7 +313,7 @@ def test_prior_from_pt_can_be_saved_in_our_format(pt: Path, tmp_path: Path) -> N
 
 
 def test_half_precision_halves_the_file_and_loses_only_rounding(tmp_path: Path) -> None:
-    prior = ConsistencyModel(random_unet())
+    prior = ConsistencyModel(random_unet(SMALL))
     save_prior(prior, tmp_path / "full.safetensors")
     save_prior(prior, tmp_path / "half.safetensors", dtype=torch.float16)
     sizes = [(tmp_path / f"{n}.safetensors").stat().st_size for n in ("half", "full")]
@@ -342,7 +328,7 @@ def test_half_precision_halves_the_file_and_loses_only_rounding(tmp_path: Path) 
 
 def test_what_cannot_be_saved_is_refused_and_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "p.safetensors"
-    prior = ConsistencyModel(random_unet())
+    prior = ConsistencyModel(random_unet(SMALL))
     with pytest.raises(ArgumentError, match=r"must hold a networks\.UNet"):
         save_prior(ConsistencyModel(SmoothNetwork()), path)
     with pytest.raises(ArgumentError, match="info must be plain JSON"):
@@ -359,7 +345,7 @@ def test_what_cannot_be_saved_is_refused_and_leaves_no_file(tmp_path: Path) -> N
 
 def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:
     path = tmp_path / "p.safetensors"
-    save_prior(ConsistencyModel(random_unet()), path)
+    save_prior(ConsistencyModel(random_unet(SMALL)), path)
     before = path.read_bytes()
 
     def fail(weights: object, temporary: Path, **_: object) -> None:
@@ -368,7 +354,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: Any) -> 
 
     monkeypatch.setattr("pnpcm.priors.checkpoint.save_file", fail)
     with pytest.raises(OSError, match="disk full"):
-        save_prior(ConsistencyModel(random_unet(seed=1)), path)
+        save_prior(ConsistencyModel(random_unet(SMALL, seed=1)), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["p.safetensors"]
 
@@ -418,7 +404,7 @@ def test_no_file_and_folders_are_refused(loader: Callable[[Path], object], tmp_p
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.99])
 def test_truncated_files_are_refused(kept: float, pt: Path, tmp_path: Path) -> None:
     own = tmp_path / "p.safetensors"
-    save_prior(ConsistencyModel(random_unet()), own)
+    save_prior(ConsistencyModel(random_unet(SMALL)), own)
     for path, loader in ((pt, load_openai), (own, load_own)):
         content = path.read_bytes()
         path.write_bytes(content[: int(kept * len(content))])
@@ -464,7 +450,7 @@ def test_foreign_and_edited_safetensors_are_refused(tmp_path: Path) -> None:
         load_own(path)
     with pytest.raises(CheckpointError, match="is a safetensors file, not a"):
         load_openai(path)
-    save_prior(ConsistencyModel(random_unet()), path)
+    save_prior(ConsistencyModel(random_unet(SMALL)), path)
     header, weights = read_header(path), load_file(path)
     edits: list[tuple[dict[str, Any], str]] = [
         ({"format": 99}, "format 99, this pnpcm reads 1; update"),
@@ -485,3 +471,27 @@ def test_foreign_and_edited_safetensors_are_refused(tmp_path: Path) -> None:
         save_file(weights, path, metadata={"pnpcm": text})
         with pytest.raises(CheckpointError, match="unreadable pnpcm header"):
             load_own(path)
+
+
+def test_weights_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
+    network = random_unet(SMALL)
+    with torch.no_grad():
+        network.out[2].bias.fill_(float("nan"))
+    torch.save(network.state_dict(), tmp_path / "nan.pt")
+    with pytest.raises(CheckpointError, match="NaN or infinity in out.2.bias"):
+        load_openai(tmp_path / "nan.pt", network=SMALL)
+
+
+@pytest.mark.parametrize("style", [list, tuple, lambda v: ",".join(map(str, v))])
+def test_guided_diffusions_ways_to_write_lists(tmp_path: Path, style: Callable[..., Any]) -> None:
+    config = SIZES["64 px"]
+    torch.save(random_unet(config).state_dict(), tmp_path / "x.pt")
+    names = {
+        "image_size": 64,
+        "channel_mult": style((1, 2, 2)),
+        "attention_resolutions": style((16,)),
+        "num_head_channels": 8,
+    }
+    prior = load_openai(tmp_path / "x.pt", network=names)
+    assert prior.network.config.channels == config.channels
+    assert prior.network.config.attention_factors == config.attention_factors

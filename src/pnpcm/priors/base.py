@@ -30,6 +30,15 @@ def levels(sigma: float | Tensor, x: Tensor) -> Tensor:
     return level.expand(x.shape[0])
 
 
+def check_image(x: Tensor) -> None:
+    """Refuse what is not a batch of real images."""
+    if x.ndim != 4 or not x.is_floating_point():
+        raise ShapeError(
+            f"x has shape {tuple(x.shape)} and dtype {x.dtype}, a prior takes real (B, C, H, W); "
+            "complex images are two channels"
+        )
+
+
 def _level_dtype(x: Tensor) -> torch.dtype:
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
@@ -94,11 +103,7 @@ class NetworkPrior(nn.Module):
     def _check(self, x: Tensor) -> None:
         channels = getattr(self.network, "in_channels", None)
         size = getattr(self.network, "image_size", None)
-        if x.ndim != 4 or not x.is_floating_point():
-            raise ShapeError(
-                f"x has shape {tuple(x.shape)} and dtype {x.dtype}, a prior takes real "
-                "(B, C, H, W); complex images are two channels"
-            )
+        check_image(x)
         if channels is not None and x.shape[1] != channels:
             raise ShapeError(
                 f"x has {x.shape[1]} channels, this prior was trained on {channels}; "

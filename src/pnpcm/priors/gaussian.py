@@ -8,7 +8,7 @@ from torch import Tensor
 from pnpcm.core import ValueRange
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import expand
-from pnpcm.priors.base import levels
+from pnpcm.priors.base import check_image, levels
 from pnpcm.transforms import dct2, idct2
 
 KINDS = ("consistency", "edm")
@@ -58,11 +58,7 @@ class GaussianPrior:
         return mean + self._synthesise(self.shrink(x, level) * self._analyse(x - mean))
 
     def _check(self, x: Tensor) -> None:
-        if x.ndim != 4 or not x.is_floating_point():
-            raise ShapeError(
-                f"x has shape {tuple(x.shape)} and dtype {x.dtype}, a prior takes real "
-                "(B, C, H, W); complex images are two channels"
-            )
+        check_image(x)
         for name, value in (("mean", self.mean), ("std", self.std)):
             sides = zip(reversed(value.shape), reversed(x.shape), strict=False)
             if value.ndim > x.ndim or any(n not in (1, side) for n, side in sides):
