@@ -478,7 +478,7 @@ def test_weights_that_are_not_numbers_are_refused(tmp_path: Path) -> None:
     with torch.no_grad():
         network.out[2].bias.fill_(float("nan"))
     torch.save(network.state_dict(), tmp_path / "nan.pt")
-    with pytest.raises(CheckpointError, match="NaN or infinity in out.2.bias"):
+    with pytest.raises(CheckpointError, match=r"NaN or infinity in out\.2\.bias"):
         load_openai(tmp_path / "nan.pt", network=SMALL)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import DecomposableOperator
+from pnpcm.operators.checks import Gamma
 from pnpcm.operators.constants import as_constant
 from pnpcm.rng import randn_like, uniform_like
 
@@ -90,6 +91,9 @@ class Inpainting(DecomposableOperator):
 
     def _A_adjoint(self, y: Tensor) -> Tensor:
         return self._like("mask", y) * y
+
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        return torch.addcmul(z, self._like("mask", z) * (gamma / (1 + gamma)), y - z)
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
         return self._like("mask", y) * y / (1 + reg)
