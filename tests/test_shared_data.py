@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from golden import relative
 
+from golden import relative
 from pnpcm.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.operators import JPEG, GaussianBlur, Inpainting
