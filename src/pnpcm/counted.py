@@ -40,9 +40,13 @@ class CountedPrior:
         self.nfe = 0
         self.vjps = 0
 
-    def __call__(self, x: Tensor, sigma: float) -> Tensor:
+    def __call__(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         prior, identity = self.prior, self.scale == 1 and self.low == self.prior.value_range[0]
-        level = min(max(sigma * self.scale, prior.sigma_min), prior.sigma_max)
+        level = sigma * self.scale
+        if isinstance(level, Tensor):
+            level = level.clamp(prior.sigma_min, prior.sigma_max)
+        else:
+            level = min(max(level, prior.sigma_min), prior.sigma_max)
         self.nfe += prior.nfe_per_call
         if identity:
             out = prior(x, level)

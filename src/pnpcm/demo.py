@@ -206,7 +206,7 @@ def _nonlinear_deblurring(generator: torch.Generator) -> Problem:
 def _phase_retrieval(generator: torch.Generator) -> Problem:
     x = _photo("seeding_by_Clements_Engelhardt.png")[..., :128, :128].contiguous()
     return Problem(
-        "3/4 of the pixels unseen, oracle signs",
+        "75 % unseen, oracle signs",
         x,
         PhaseRetrieval.random((128, 128), generator),
         _natural(),

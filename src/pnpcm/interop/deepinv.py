@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 
 from pnpcm.core import Generators, Operator, Prior, Solver, ValueRange
@@ -63,12 +62,7 @@ class _PriorDenoiser(nn.Module):
         self.prior, self.value_range = prior, value_range
 
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
-        call = CountedPrior(self.prior, self.value_range)
-        levels = torch.as_tensor(sigma).reshape(-1)
-        if levels.numel() == 1:
-            return call(x, float(levels))
-        parts = zip(x.split(1), levels.tolist(), strict=True)  # type: ignore[no-untyped-call]
-        return torch.cat([call(part, level) for part, level in parts])
+        return CountedPrior(self.prior, self.value_range)(x, sigma)
 
 
 def as_denoiser(prior: Prior, *, value_range: ValueRange = (0.0, 1.0)) -> nn.Module:

@@ -1,0 +1,124 @@
+"""Blurs against reference.md §3.4 and §9.2, scipy and dense algebra."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.ndimage
+import torch
+from torch import Tensor
+
+from golden import gen, image, relative
+from pnpcm.operators import (
+    Blur,
+    GaussianBlur,
+    LinearOperatorBase,
+)
+from pnpcm.operators.bases import toeplitz
+
+SHAPE = (3, 256, 256)
+
+
+def test_blur_of_the_test_image() -> None:
+    y = GaussianBlur(SHAPE).A(image())
+    assert float(y.norm()) == pytest.approx(181.50573, abs=6e-6)
+    assert float(y.sum()) == pytest.approx(102.668, abs=6e-4)
+    samples = [float(y[0, 0, 0, 0]), float(y[0, 1, 100, 37])]
+    assert samples == pytest.approx([0.102563, -0.409871], abs=6e-7)
+
+
+def test_gaussian_taps_and_border() -> None:
+    operator = GaussianBlur(SHAPE)
+    half = operator.A(torch.full((1, *SHAPE), 0.5, dtype=torch.float64))
+    assert float(half[0, 0, 0, 0]) == pytest.approx(0.18060, abs=6e-6)
+    assert float(half[0, 0, 9, 9]) == pytest.approx(0.5)
+    s = operator.singular_values
+    one_d = torch.linalg.svdvals(toeplitz(operator.row, 256, "zero"))
+    assert float(one_d[0]) == pytest.approx(0.999852, abs=6e-7)
+    assert float(one_d[-1]) == pytest.approx(0.002638, abs=6e-7)
+    assert float(s.max()) == pytest.approx(0.999852**2, abs=2e-6)
+
+
+def test_reference_blur_of_the_test_image() -> None:
+    true, scrambled = GaussianBlur(SHAPE), GaussianBlur(SHAPE, reference=True)
+    y = scrambled.A(image())
+    assert float(y.norm()) == pytest.approx(166.74, rel=1e-3)
+    assert float(y.sum()) == pytest.approx(80.1, rel=1e-3)
+    assert float(y[0, 1, 100, 37]) == pytest.approx(-0.4099, abs=1e-3)
+    assert relative(y, true.A(image())) == pytest.approx(0.1200, abs=1e-3)
+    values = scrambled.singular_values[0].sort(descending=True).values.flatten()
+    assert int((scrambled.singular_values == 0).sum()) == 3 * 7936
+    assert float(values.max()) <= 1
+
+
+def test_zeroing_small_values_alone_changes_little() -> None:
+    from pnpcm.operators.bases import SeparableBasis
+
+    true = GaussianBlur(SHAPE)
+    B = toeplitz(true.row, 256, "zero")
+    basis = SeparableBasis(B, B, cut=0.03)
+    y = basis.U(basis.singular_values * basis.V_adjoint(image()))
+    assert float(y.norm()) == pytest.approx(181.5057, abs=6e-5)
+    assert relative(y, true.A(image())) == pytest.approx(2.58e-4, abs=1e-6)
+
+
+SCIPY_MODE = {"zero": "constant", "circular": "wrap", "reflect": "reflect"}
+
+
+@pytest.mark.parametrize("boundary", SCIPY_MODE)
+@pytest.mark.parametrize("size", [(3, 3), (5, 4), (4, 4), (1, 7), (21, 17)])
+def test_blur_is_scipys_convolution(boundary: str, size: tuple[int, int]) -> None:
+    g = gen()
+    kernel = torch.rand(size, generator=g, dtype=torch.float64)
+    x = torch.rand((1, 2, 23, 30), generator=g, dtype=torch.float64)
+    y = Blur(kernel, (2, 23, 30), boundary).A(x)
+    for c in range(2):
+        expected = scipy.ndimage.convolve(
+            x[0, c].numpy(), kernel.numpy(), mode=SCIPY_MODE[boundary]
+        )
+        assert np.allclose(y[0, c].numpy(), expected, atol=1e-12)
+
+
+def kernels() -> dict[str, Tensor]:
+    g = gen(3)
+    row = torch.rand(7, generator=g, dtype=torch.float64)
+    even = torch.outer(row + row.flip(0), row + row.flip(0))
+    general = torch.rand((5, 6), generator=g, dtype=torch.float64)
+    large = torch.rand((17, 15), generator=g, dtype=torch.float64)
+    named = {"even": even, "separable": torch.outer(row, row[:4]), "general": general}
+    return {k: v / v.sum() for k, v in (named | {"large": large}).items()}
+
+
+@pytest.mark.parametrize(("boundary", "kind"), [*itertools.product(SCIPY_MODE, kernels())])
+def test_every_solve_of_a_blur_equals_dense_algebra(boundary: str, kind: str) -> None:
+    g = gen(1)
+    operator = Blur(kernels()[kind], (1, 18, 20), boundary)
+    dense = operator.A(torch.eye(360).double().reshape(360, 1, 18, 20)).reshape(360, 360).T
+    z, y = (torch.rand((1, 1, 18, 20), generator=g).double() for _ in range(2))
+    eye = torch.eye(360).double()
+    right = 30 * dense.T @ y.flatten() + z.flatten()
+    expected = torch.linalg.solve(30 * dense.T @ dense + eye, right)
+    assert relative(operator.prox_l2(z, y, 30.0).flatten(), expected) < 1e-8
+    loaded = dense.T @ torch.linalg.solve(dense @ dense.T + 0.01 * eye, y.flatten())
+    assert relative(operator.A_dagger(y, 0.01).flatten(), loaded) < 1e-7
+
+
+@pytest.mark.parametrize("boundary", ["zero", "reflect"])
+def test_iterative_and_closed_blur_agree(boundary: str) -> None:
+    """The way chosen for large images gives the same answer as the closed form: 1e-5."""
+    operator = Blur(GaussianBlur(SHAPE).kernel, SHAPE, boundary)
+    y = operator.A(image().float())
+    z = 0.5 * image().float()
+    closed = operator.prox_l2(z, y, 1 / 0.01815)
+    iterative = LinearOperatorBase._prox_l2(operator, z, y, 1 / 0.01815)
+    assert relative(iterative, closed) < 1e-5
+
+
+def test_long_sides_are_not_factorised() -> None:
+    operator = GaussianBlur((1, 700, 20))
+    assert not operator.decomposed
+    assert operator._basis is None
+    x = torch.rand((1, 1, 700, 20), generator=gen())
+    z = operator.prox_l2(x, operator.A(x) + 0.1, 50.0)
+    slope = 50 * operator.A_adjoint(operator.A(z) - operator.A(x) - 0.1) + z - x
+    assert float(slope.norm() / x.norm()) < 1e-4

@@ -1,0 +1,70 @@
+"""Multi-coil MRI against reference.md §9.2 and closed forms."""
+
+import pytest
+import torch
+
+from golden import R4_LINES, gen, image, mask, mri, relative
+from pnpcm.operators import (
+    Inpainting,
+    MultiCoilMRI,
+)
+from pnpcm.solvers import CGStep
+
+
+def test_mri_adjoint_and_cg_of_the_test_object() -> None:
+    x, maps, lines = mri()
+    operator = MultiCoilMRI(maps, lines)
+    y = operator.A(x)
+    assert float(operator.A_adjoint(y).norm()) == pytest.approx(76.41050, abs=6e-6)
+    z = CGStep(10)(torch.zeros_like(x), y, operator, 0.01105, z_prev=None)
+    assert float(z.norm()) == pytest.approx(75.575, abs=1e-3)
+    assert relative(z, x) == pytest.approx(0.010934, abs=1e-6)
+    right = operator.A_adjoint(y)
+    residual = operator.A_adjoint_A(z) + 0.01105 * z - right
+    assert float(residual.norm() / right.norm()) < 1e-6
+    assert lines.nonzero().flatten().tolist() == list(R4_LINES)
+
+
+@pytest.mark.parametrize("size", [(8, 12), (9, 11)])
+@pytest.mark.parametrize("columns", [True, False])
+def test_normal_operator_without_shifts_is_the_normal_operator(
+    size: tuple[int, int], columns: bool
+) -> None:
+    g = gen()
+    maps = torch.randn((2, 3, *size), generator=g, dtype=torch.complex128)
+    lines = torch.rand((2, 1 if columns else size[0], size[1]), generator=g) < 0.5
+    operator = MultiCoilMRI(maps, lines.expand(2, *size))
+    assert operator.columns == columns
+    x = torch.randn((2, 2, *size), generator=g, dtype=torch.float64)
+    assert relative(operator.A_adjoint_A(x), operator.A_adjoint(operator.A(x))) < 1e-12
+
+
+def test_one_uniform_coil_has_the_closed_form() -> None:
+    """(mask + ρ) Z = mask Y + ρ V in k-space, against CG."""
+    from pnpcm.transforms import fft2c, ifft2c
+
+    g = gen()
+    lines = torch.rand((12, 10), generator=g) < 0.5
+    operator = MultiCoilMRI(torch.ones((1, 12, 10), dtype=torch.complex128), lines)
+    x, v = (torch.randn((2, 12, 10), generator=g, dtype=torch.complex128) for _ in range(2))
+    y = operator.A(x)
+    closed = ifft2c((lines * y[:, 0] + 0.3 * fft2c(v)) / (lines.double() + 0.3))
+    assert relative(operator.prox_l2(v, y, 1 / 0.3), closed) < 1e-9
+    paired = torch.stack([y.real, y.imag], dim=1)  # deepinv's layout (B, 2, coils, H, W)
+    assert torch.equal(operator.A_adjoint(paired), operator.A_adjoint(y))
+
+
+def test_noise_and_counts_only_where_something_is_measured() -> None:
+    from pnpcm import measure
+
+    x, maps, lines = mri()
+    operator = MultiCoilMRI(maps, lines)
+    y = measure(operator, x, 0.05, generator=gen())
+    noise = torch.view_as_real(y - operator.A(x))
+    assert bool((noise[..., ~lines, :] == 0).all())
+    assert operator.n_measured(y) == 2 * 4 * 320 * 80
+    assert float(noise.norm()) == pytest.approx(0.1 * operator.n_measured(y) ** 0.5, rel=5e-3)
+    kept = Inpainting(mask())
+    y = measure(kept, image(), 0.05, generator=gen())
+    assert bool((y[..., ~mask()] == 0).all())
+    assert kept.n_measured(y) == 3 * 19612
