@@ -259,7 +259,8 @@ def test_saved_priors_come_back_equal(kind: str, config: UNetConfig, tmp_path: P
         "value_range": (0.0, 1.0),
         "any_size": True,
     }
-    network = random_unet(config)
+    # channels-last, as loading lays it out: then outputs are equal to the last bit
+    network = random_unet(config).to(memory_format=torch.channels_last)
     prior = (
         ConsistencyModel(network, **options)
         if kind == "consistency"
@@ -274,8 +275,11 @@ def test_saved_priors_come_back_equal(kind: str, config: UNetConfig, tmp_path: P
     assert back.network.config == config
     assert back.info == info == read_header(tmp_path / "p.safetensors")["info"]
     assert not any(p.requires_grad for p in back.parameters())
+    state = network.state_dict()
+    assert all(torch.equal(t, state[name]) for name, t in back.network.state_dict().items())
     x = image(config.in_channels, size=15)
     assert torch.equal(back(x, 0.5), prior(x, 0.5))
+    assert back(x, 0.5).is_contiguous()
 
 
 def test_a_loaded_prior_can_be_saved_over_its_own_file(tmp_path: Path) -> None:

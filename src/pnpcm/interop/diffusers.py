@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
@@ -105,7 +106,7 @@ def load_diffusers(
             f"{inner} cannot be read by diffusers ({error}); "
             "it needs config.json and diffusion_pytorch_model.safetensors"
         ) from error
-    network = DiffusersNetwork(unet)
+    network = DiffusersNetwork(unet.to(memory_format=torch.channels_last))
     prior = (
         ConsistencyModel(network) if kind == "consistency" else DiffusionModel(network, kind=kind)
     )

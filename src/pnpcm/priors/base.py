@@ -87,7 +87,7 @@ class NetworkPrior(nn.Module):
         padded = pad_to_multiple(x, stride if isinstance(stride, int) else 1)
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
         level = c_noise.float() if dtype != torch.float64 else c_noise  # half would round it
-        out: Tensor = self.network(padded.to(dtype), level)
+        out: Tensor = self.network(padded.to(dtype, memory_format=self._layout()), level)
         if out.ndim != 4 or len(out) != len(x) or out.shape[-2:] != padded.shape[-2:]:
             raise ShapeError(
                 f"network turned {tuple(padded.shape)} into {tuple(out.shape)}; it must keep batch "
@@ -98,7 +98,15 @@ class NetworkPrior(nn.Module):
                 f"network returned {out.shape[1]} channels for images of {x.shape[1]}; "
                 "choose a network for this kind of image"
             )
-        return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype)
+        return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype).contiguous()
+
+    def _layout(self) -> torch.memory_format:
+        """The memory order of the network's kernels; loaded ones are channels-last, see there."""
+        kernels = (p for p in self.parameters() if p.ndim == 4 and p.shape[-1] > 1)
+        first = next(kernels, None)
+        if first is not None and first.is_contiguous(memory_format=torch.channels_last):
+            return torch.channels_last
+        return torch.preserve_format
 
     def _check(self, x: Tensor) -> None:
         channels = getattr(self.network, "in_channels", None)
