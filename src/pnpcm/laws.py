@@ -68,8 +68,9 @@ def check_operator(
     >>> print(check_operator(GaussianBlur((3, 64, 64)), generator=torch.Generator()))
     """
     x = _image_for(operator, generator) if x is None else x
-    if not isinstance(x, Tensor) or x.ndim < 2 or len(x) == 0:
-        raise ArgumentError("x must be a tensor (B, …) with a batch axis")
+    real = isinstance(x, Tensor) and (x.is_floating_point() or x.is_complex())
+    if not real or x.ndim < 2 or len(x) == 0:
+        raise ArgumentError("x must be a tensor of floats (B, …) with a batch axis")
     op: Any = operator
     bound = 1e-10 if torch.finfo(x.dtype).bits == 64 else 1e-5
     x = x.detach()

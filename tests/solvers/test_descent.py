@@ -102,6 +102,11 @@ def test_tolerance_stops_each_image_on_its_own() -> None:
         assert relative(z[1:], y[1:]) < 1e-4
 
 
+def test_names_of_optimizers() -> None:
+    assert GradientStep("GD", 0.1) == GradientStep("sgd", 0.1)
+    assert GradientStep("Adam").optimizer == "adam"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -81,12 +81,12 @@ class CGStep(Config):
 class GradientStep(Config):
     """Descent on the objective, for any differentiable operator; starts at the previous z.
 
-    ``optimizer``: ``"sgd"`` (plain descent), ``"adam"``, or ``"lbfgs"``, which takes few operator
-    calls and no tuning (``lr`` is its first step, ``lr_decay`` unused). A step size is multiplied
-    by ``lr_decay`` whenever the image's loss has grown. ``tol``: relative step below which an
-    image is done; 0 runs all ``n_iter`` steps. ``reference=True`` reproduces the authors' code:
-    gradients pile up from step to step and the first step always decays; their JPEG step size
-    only works that way.
+    ``optimizer``: ``"sgd"`` (plain descent, also ``"gd"``), ``"adam"``, or ``"lbfgs"``, which
+    takes few operator calls and no tuning (``lr`` is its first step, ``lr_decay`` unused). A step
+    size is multiplied by ``lr_decay`` whenever the image's loss has grown. ``tol``: relative step
+    below which an image is done; 0 runs all ``n_iter`` steps. ``reference=True`` reproduces the
+    authors' code: gradients pile up from step to step and the first step always decays; their
+    JPEG step size only works that way.
     """
 
     optimizer: str = "lbfgs"
@@ -97,6 +97,8 @@ class GradientStep(Config):
     reference: bool = False
 
     def __post_init__(self) -> None:
+        name = str(self.optimizer).lower()
+        object.__setattr__(self, "optimizer", "sgd" if name == "gd" else name)
         if self.optimizer not in OPTIMIZERS:
             raise ArgumentError(
                 f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}"
