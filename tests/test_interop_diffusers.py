@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from golden import random_unet
+from golden import random_unet, relative
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
 from pnpcm.interop import diffusers_config, load_diffusers, to_diffusers_state
 from pnpcm.networks import UNet, UNetConfig
@@ -49,10 +49,6 @@ def inputs(config: UNetConfig) -> tuple[Tensor, Tensor]:
     g = torch.Generator().manual_seed(1)
     x = torch.randn((2, config.in_channels, 16, 16), generator=g)
     return x, torch.tensor([-1553.652, 231.5])
-
-
-def relative(a: Tensor, b: Tensor) -> float:
-    return ((a - b).norm() / b.norm()).item()
 
 
 @pytest.mark.parametrize("name", VARIANTS)

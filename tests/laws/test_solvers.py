@@ -21,6 +21,7 @@ from pnpcm import (
     measure,
 )
 from pnpcm.core import Config
+from pnpcm.counted import CountedPrior
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.operators import FunctionOperator
 from pnpcm.rng import generators, per_image, randn_like
@@ -154,6 +155,18 @@ def test_a_run_with_a_gaussian_prior_is_the_recursion_written_out() -> None:
         uh = u_new + config.mu / (k + 1) * (u_new - u)
         x, u = x_new, u_new
     assert torch.allclose(result.x, x, atol=1e-7)
+
+
+def test_evaluations_and_vjps_are_counted_where_they_happen() -> None:
+    prior = CountedPrior(GaussianPrior(0.0, 0.5))
+    x = torch.zeros(2, 1, 4, 4, requires_grad=True)
+    prior(x, 0.3)
+    assert (prior.nfe, prior.vjps) == (1, 0)
+    prior(x, 0.3).sum().backward()
+    assert (prior.nfe, prior.vjps) == (2, 1)
+    with torch.no_grad():
+        prior(x, torch.tensor([0.3, 500.0]))
+    assert (prior.nfe, prior.vjps) == (3, 1)
 
 
 def test_children_come_from_the_parent_in_order() -> None:
