@@ -16,9 +16,9 @@ SOURCE = Path(pnpcm.__file__).parent
 FLOORS = {
     **dict.fromkeys(("core", "errors", "tables", "names"), 0),
     **dict.fromkeys(("networks", "schedules", "linalg", "transforms", "rng"), 1),
-    **dict.fromkeys(("metrics", "counted", "laws", "files"), 1),
+    **dict.fromkeys(("metrics", "lpips", "counted", "laws", "files"), 1),
     **dict.fromkeys(("operators", "priors", "solvers"), 2),
-    **dict.fromkeys(("mri", "interop"), 3),
+    **dict.fromkeys(("mri", "interop", "training"), 3),
     **dict.fromkeys(("pipeline", "presets", "demo"), 4),
     **dict.fromkeys(("cli", "__main__"), 5),
 }

@@ -13,3 +13,6 @@ OPERATOR_NAMES = (
     "compose",
     "function",
 )
+
+METHOD_NAMES = ("edm", "distill", "consistency", "ect")
+"""Rows of ``LOSSES``, the ways to train a prior."""

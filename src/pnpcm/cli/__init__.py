@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from pnpcm import __version__
+from pnpcm.cli.train import train
 from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.names import OPERATOR_NAMES
 
@@ -23,6 +24,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+app.command()(train)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,68 @@
+"""Images from noise alone: how one sees what a prior has learned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Generators, Prior
+from pnpcm.errors import ArgumentError
+from pnpcm.rng import per_image, randn
+from pnpcm.schedules import karras
+
+
+@torch.no_grad()
+def heun_sample(
+    prior: Prior, shape: Sequence[int], *, generator: Generators, n_steps: int = 40
+) -> Tensor:
+    """Samples ``(B, C, H, W)`` of a denoiser: Heun's method on dx/dσ = (x − D)/σ.
+
+    ``n_steps`` levels of the Karras grid, then 0: 2 n_steps − 1 evaluations, no churn. Karras et
+    al. (2022), algorithm 1.
+    """
+    sigmas = (*karras(n_steps, prior.sigma_min, prior.sigma_max), 0.0)
+    x = sigmas[0] * _noise(shape, per_image(generator, shape[0]))
+    for t, t2 in pairwise(sigmas):
+        slope = (x - prior(x, t)) / t
+        end = x + (t2 - t) * slope
+        if t2 > 0:
+            end = x + (t2 - t) * (slope + (end - prior(end, t2)) / t2) / 2
+        x = end
+    return x
+
+
+@torch.no_grad()
+def consistency_sample(
+    prior: Prior,
+    shape: Sequence[int],
+    *,
+    generator: Generators,
+    sigmas: Sequence[float] | None = None,
+    n_steps: int = 1,
+) -> Tensor:
+    """Samples of a consistency model: denoise, add noise of the next level, denoise again.
+
+    x₀ = clamp f(x, σ_i), x = x₀ + √(σ_{i+1}² − σ_min²) n. ``sigmas``: decreasing levels, the first
+    σ_max; None: ``n_steps`` of them, at equal distances in the Karras parameter.
+    Song et al. (2023), algorithm 1.
+    """
+    if sigmas is None:
+        sigmas = karras(n_steps + 1, prior.sigma_min, prior.sigma_max)[:-1]
+    if not sigmas or any(a <= b for a, b in pairwise(sigmas)):
+        raise ArgumentError(f"sigmas must decrease, got {tuple(sigmas)}")
+    each = per_image(generator, shape[0])
+    x = sigmas[0] * _noise(shape, each)
+    for i, sigma in enumerate(sigmas):
+        if i > 0:
+            x = x + math.sqrt(max(sigma**2 - prior.sigma_min**2, 0.0)) * _noise(shape, each)
+        x = prior(x, sigma).clamp(*prior.value_range)
+    return x
+
+
+def _noise(shape: Sequence[int], each: Sequence[torch.Generator]) -> Tensor:
+    like = torch.empty(0)
+    return torch.stack([randn(shape[1:], g, like) for g in each])

@@ -1,0 +1,76 @@
+"""What a run would cost, without running it: parameters, memory, steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pnpcm.networks import UNet
+from pnpcm.training.recipe import Recipe
+
+GiB = 2**30
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes are for one process that holds ``batch // accumulate`` images at a time."""
+
+    parameters: int
+    state_bytes: int
+    activation_bytes: int
+    steps: int
+    samples: int
+
+    def __str__(self) -> str:
+        total = self.state_bytes + self.activation_bytes
+        return (
+            f"parameters   {self.parameters:,}\n".replace(",", " ")
+            + f"memory       {total / GiB:.1f} GiB: {self.state_bytes / GiB:.1f} weights, averages "
+            f"and optimiser, {self.activation_bytes / GiB:.1f} activations\n"
+            + f"steps        {self.steps:,}\n".replace(",", " ")
+            + f"samples      {self.samples:,}".replace(",", " ")
+        )
+
+
+def estimate(recipe: Recipe, *, processes: int = 1, side: int | None = None) -> Estimate:
+    """Measured on the meta device, where tensors have shapes but no memory.
+
+    ``side``: image side; None: the crop, or the network's own. Weights, gradients and two moments
+    are float32, and so is every average, target and teacher. Activations are what autograd keeps
+    of one image's forward pass, times the images at once; half of that with mixed precision.
+    """
+    side = side or recipe.data.crop or recipe.network.image_size or 64
+    with torch.device("meta"):
+        network = UNet(recipe.network)
+        x = torch.empty(1, recipe.network.in_channels, side, side)
+        kept = _saved_bytes(network, x)
+    parameters = sum(p.numel() for p in network.parameters())
+    loss = recipe.objective
+    copies = 4 + len(recipe.ema)  # weights, gradients, two moments, averages
+    copies += (loss.target_rate(0, recipe.steps) is not None) + (recipe.teacher is not None)
+    at_once = max(1, recipe.batch // (recipe.accumulate * processes))
+    half = 2 if recipe.precision in ("fp16", "bf16") else 1
+    return Estimate(
+        parameters, 4 * copies * parameters, kept * at_once // half, recipe.steps,
+        recipe.steps * recipe.batch,
+    )  # fmt: skip
+
+
+def _saved_bytes(network: UNet, x: Tensor) -> int:
+    """Bytes that autograd would keep for the backward pass, weights not counted."""
+    own = {id(p) for p in network.parameters()}
+    sizes: dict[int, int] = {}
+    alive: list[Tensor] = []
+
+    def pack(tensor: Tensor) -> Tensor:
+        base = tensor._base if tensor._base is not None else tensor
+        if id(base) not in own:
+            alive.append(base)  # an id is only unique while its object lives
+            sizes[id(base)] = base.numel() * base.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        network(x, torch.empty(1, device=x.device))
+    return sum(sizes.values())

@@ -1,0 +1,167 @@
+"""The training loop: one for all losses, on accelerate.
+
+One process or many see the same samples with the same noise; a batch is shared out by its rows.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError
+from pnpcm.training.data import Samples, generator_of, loader
+from pnpcm.training.losses import Batch, Nets
+from pnpcm.training.recipe import Recipe
+from pnpcm.training.report import Reporter
+from pnpcm.training.state import TrainState, learning_rate
+
+MAX_SKIPPED = 20
+"""A run stops after so many steps in a row without a finite gradient."""
+
+
+class DivergedError(PnPCMError, ArithmeticError):
+    """Training produced no finite gradients any more."""
+
+
+def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> Path:
+    """Run ``recipe`` (paths from ``folder``) to its end, or for ``max_seconds``; the run's folder.
+
+    If the run's folder holds a checkpoint of the same recipe, training continues from it.
+    """
+    accelerator = _accelerator(recipe)
+    if recipe.batch % (recipe.accumulate * accelerator.num_processes):
+        raise ArgumentError(
+            f"batch {recipe.batch} must be a multiple of accumulate × processes = "
+            f"{recipe.accumulate} × {accelerator.num_processes}"
+        )
+    out = folder / recipe.out
+    state = TrainState(recipe, folder)
+    if accelerator.is_main_process:
+        out.mkdir(parents=True, exist_ok=True)
+    checkpoint = out / "state.pt"
+    if checkpoint.exists():
+        state.load(checkpoint)
+    report = Reporter(recipe, folder, out, state, main=accelerator.is_main_process)
+    samples = Samples(
+        [(s.open(folder), s.repeat) for s in recipe.data.sources],
+        seed=recipe.seed,
+        crop=recipe.data.crop,
+        flip=recipe.data.flip,
+    )
+    micro = recipe.batch // recipe.accumulate
+    batches = loader(
+        samples,
+        start=state.step * recipe.batch,
+        stop=recipe.steps * recipe.batch,
+        batch=micro,
+        workers=recipe.data.workers,
+    )
+    student, optimizer, batches = accelerator.prepare(state.student, state.optimizer, batches)
+    for other in (state.target, state.teacher):
+        if other is not None:
+            other.to(accelerator.device)
+    nets = Nets(student, state.target, state.teacher, recipe.prior.sigma_data)
+    last_save, started, before = time.monotonic(), time.monotonic(), state.seconds
+    in_a_row, micro_losses = 0, []
+    with _stop_signal() as stopped, report:
+        for x, numbers in batches:
+            generators = [generator_of(recipe.seed, "noise", int(n)) for n in numbers]
+            batch = Batch(x, generators, state.step, recipe.steps)
+            _seed_dropout(recipe, state.step, accelerator.process_index)
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(recipe.optimizer, state.step, recipe.steps)
+            with accelerator.accumulate(student):
+                loss = recipe.objective(nets, batch).mean()
+                accelerator.backward(loss)
+                micro_losses.append(accelerator.reduce(loss.detach(), "mean"))
+                if not accelerator.sync_gradients:
+                    continue
+                clip = recipe.optimizer.clip or math.inf
+                norm = _norm(accelerator.clip_grad_norm_(student.parameters(), clip))
+                finite = math.isfinite(norm)
+                if finite:
+                    optimizer.step()
+                optimizer.zero_grad()
+            mean_loss = float(torch.stack(micro_losses).mean())
+            micro_losses.clear()
+            in_a_row = 0 if finite else in_a_row + 1
+            state.skipped += not finite
+            state.step += 1
+            state.seconds = before + time.monotonic() - started
+            if finite:
+                state.follow()
+            report.step(mean_loss, norm, optimizer.param_groups[0]["lr"])
+            if in_a_row >= MAX_SKIPPED:
+                raise DivergedError(
+                    f"{in_a_row} steps in a row had no finite gradient (step {state.step}); "
+                    f"lower optimizer.lr or set optimizer.clip and continue from {checkpoint}"
+                )
+            late = max_seconds is not None and time.monotonic() - started > max_seconds
+            if _agree(accelerator, late or stopped()):
+                break
+            minutes = (time.monotonic() - last_save) / 60
+            if _agree(accelerator, minutes > recipe.report.checkpoint_minutes):
+                report.checkpoint(checkpoint)
+                last_save = time.monotonic()
+        report.checkpoint(checkpoint)
+        report.finish()
+    accelerator.end_training()
+    return out
+
+
+def _accelerator(recipe: Recipe) -> Any:
+    try:
+        from accelerate import Accelerator
+        from accelerate.utils import DataLoaderConfiguration
+    except ImportError as error:
+        raise MissingExtraError("training needs accelerate; pip install pnpcm[train]") from error
+    return Accelerator(
+        gradient_accumulation_steps=recipe.accumulate,
+        mixed_precision=recipe.precision,
+        log_with=list(recipe.trackers) or None,
+        dataloader_config=DataLoaderConfiguration(split_batches=True, use_seedable_sampler=False),
+        step_scheduler_with_optimizer=False,
+    )
+
+
+def _seed_dropout(recipe: Recipe, step: int, process: int) -> None:
+    """Dropout knows no generators: give it a state that depends on the step alone."""
+    if recipe.network.dropout > 0:
+        torch.manual_seed(generator_of(recipe.seed, f"dropout/{process}", step).initial_seed())
+
+
+def _norm(value: Tensor | float | None) -> float:
+    return float(value) if value is not None else math.nan
+
+
+def _agree(accelerator: Any, flag: bool) -> bool:
+    """True everywhere if it is true on one process: all of them must leave the loop together."""
+    if accelerator.num_processes == 1:
+        return flag
+    votes = accelerator.reduce(torch.tensor(float(flag), device=accelerator.device), "sum")
+    return float(votes) > 0
+
+
+@contextmanager
+def _stop_signal() -> Iterator[Any]:
+    """Ctrl-C and SIGTERM end the run after the step, with a checkpoint."""
+    seen: list[int] = []
+    old = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            old[number] = signal.signal(number, lambda s, _: seen.append(s))
+    except ValueError:  # not the main thread: the caller handles signals
+        pass
+    try:
+        yield lambda: bool(seen)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

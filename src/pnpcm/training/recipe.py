@@ -1,0 +1,221 @@
+"""Recipes: everything that decides a training run, in one YAML file.
+
+Paths in a recipe start from its own folder. Overrides are ``section.field=value``, the value in
+YAML, and win over the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pnpcm.core import Config
+from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
+from pnpcm.networks import UNetConfig
+from pnpcm.training.data import SourceConfig
+from pnpcm.training.losses import LOSSES, Loss
+
+
+@dataclass(frozen=True)
+class DataConfig(Config):
+    """What is shown to the network. ``crop=None``: whole images."""
+
+    sources: tuple[SourceConfig, ...] = ()
+    crop: int | None = None
+    flip: str = "horizontal"
+    workers: int = 0
+
+
+@dataclass(frozen=True)
+class OptimizerConfig(Config):
+    """``schedule``: "constant", "cosine" to zero, or "trapezoid" (linear to zero in the last
+    ``decay`` of the run), each after a linear warm-up. ``clip``: largest gradient norm."""
+
+    kind: str = "radam"
+    lr: float = 1e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = 0.0
+    warmup: int = 0
+    schedule: str = "constant"
+    decay: float = 0.2
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("kind", ("radam", "adamw")),
+            ("schedule", ("constant", "cosine", "trapezoid")),
+        ):
+            if getattr(self, name) not in known:
+                raise UnknownNameError(f"optimizer {name}", str(getattr(self, name)), known)
+        if self.lr <= 0 or self.warmup < 0 or not 0 < self.decay <= 1:
+            raise ArgumentError(
+                f"optimizer needs lr > 0, warmup ≥ 0 and decay in (0, 1], "
+                f"got {self.lr}, {self.warmup}, {self.decay}"
+            )
+
+
+@dataclass(frozen=True)
+class PriorConfig(Config):
+    """What surrounds the network in the finished prior."""
+
+    sigma_data: float = 0.5
+    sigma_min: float = 0.002
+    sigma_max: float = 80.0
+    value_range: tuple[float, float] = (-1.0, 1.0)
+    any_size: bool = False
+
+
+@dataclass(frozen=True)
+class ReportConfig(Config):
+    """When to write what. ``validation``: sources whose first ``images`` crops are denoised."""
+
+    log_every: int = 50
+    checkpoint_minutes: float = 5.0
+    evaluate_every: int = 1000
+    validation: tuple[SourceConfig, ...] = ()
+    images: int = 32
+    sigmas: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0, 20.0, 80.0)
+    sample_size: int | None = None
+    sample_steps: int = 18
+
+
+@dataclass(frozen=True)
+class Recipe(Config):
+    """A training run. ``batch`` is the global batch of an optimiser step, over all processes."""
+
+    name: str
+    method: str
+    out: str
+    network: UNetConfig
+    data: DataConfig
+    loss: Any = None
+    prior: PriorConfig = field(default_factory=PriorConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+    steps: int = 10_000
+    batch: int = 32
+    accumulate: int = 1
+    ema: tuple[float, ...] = (0.9999,)
+    seed: int = 0
+    precision: str = "no"
+    trackers: tuple[str, ...] = ()
+    init_from: str | None = None
+    teacher: str | None = None
+    card: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.loss is None:
+            object.__setattr__(self, "loss", LOSSES[self.method]())
+        if self.steps < 1 or self.batch < 1 or self.accumulate < 1:
+            raise ArgumentError(
+                f"steps, batch and accumulate must be ≥ 1, got {self.steps}, {self.batch}, "
+                f"{self.accumulate}"
+            )
+        if self.batch % self.accumulate:
+            raise ArgumentError(
+                f"batch {self.batch} must be a multiple of accumulate {self.accumulate}"
+            )
+        if not self.ema or any(not 0 <= rate < 1 for rate in self.ema):
+            raise ArgumentError(f"ema must hold rates in [0, 1), got {self.ema}")
+        if self.loss.needs_teacher and self.teacher is None:
+            raise ArgumentError(
+                f"teacher is missing, but method {self.method!r} follows one; "
+                "name the file of an EDM prior: teacher=PATH"
+            )
+
+    @property
+    def objective(self) -> Loss:
+        """The loss as the loop sees it."""
+        loss: Loss = self.loss
+        return loss
+
+
+def read_recipe(
+    path: str | Path, method: str | None = None, overrides: Sequence[str] = ()
+) -> Recipe:
+    """The recipe in a YAML file, with ``key.field=value`` overrides applied."""
+    yaml = _yaml()
+    path = Path(path)
+    if not path.is_file():
+        raise ArgumentError(f"recipe is {path}, which is no file; see recipes/ for examples")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ArgumentError(f"recipe {path} is not valid YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise ArgumentError(f"recipe {path} must be a mapping of fields, see recipes/")
+    for override in overrides:
+        _override(values, override, yaml)
+    named = values.setdefault("method", method)
+    if method not in (None, named):
+        raise ArgumentError(
+            f"recipe {path} is for 'pnpcm train {named}', not for {method!r}; "
+            "use that command, or a recipe of this method"
+        )
+    recipe: Recipe = build(Recipe, values, loss=LOSSES[str(named)])
+    return recipe
+
+
+def _override(values: dict[str, Any], override: str, yaml: Any) -> None:
+    name, equals, text = override.partition("=")
+    if not equals or not name:
+        raise ArgumentError(f"override {override!r} must look like optimizer.lr=1e-4")
+    *sections, last = name.split(".")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise ArgumentError(f"override {override!r}: {section!r} has no fields")
+    values[last] = yaml.safe_load(text)
+
+
+def build(cls: type[Any], values: dict[str, Any], **classes: type[Any]) -> Any:
+    """A configuration from plain values; nested ones by the annotations of their fields."""
+    hints = typing.get_type_hints(cls) | classes
+    names = {f.name for f in dataclasses.fields(cls)}
+    arguments = {}
+    for name, value in values.items():
+        if name not in names:
+            raise UnknownNameError(f"field of {cls.__name__}", name, names)
+        arguments[name] = _convert(hints[name], value, f"{cls.__name__}.{name}")
+    try:
+        return cls(**arguments)
+    except TypeError as error:
+        raise ArgumentError(f"{cls.__name__}: {error}") from error
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    """``value`` as YAML gives it, in the type that the field asks for."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise ArgumentError(f"{where} is {value!r}, expected a mapping of fields")
+        return build(hint, value)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in inner:
+            return None
+        kinds = [kind for kind in inner if kind is not type(None)]
+        return _convert(kinds[0], value, where) if len(kinds) == 1 else value
+    if origin is tuple:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(_convert(inner[0], item, where) for item in items)
+    if hint is float and not isinstance(value, bool):
+        try:
+            return float(value)  # YAML reads 1e-4 as a string
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{where} is {value!r}, expected a number") from None
+    if hint in (int, str, bool) and type(value) is not hint:
+        raise ArgumentError(f"{where} is {value!r}, expected {hint.__name__}")
+    return value
+
+
+def _yaml() -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtraError("recipes need PyYAML; pip install pnpcm[train]") from error
+    return yaml

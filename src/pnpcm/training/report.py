@@ -1,0 +1,170 @@
+"""What a run tells: log, progress, denoising curve, sample grid, prior file and model card."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pnpcm import __version__
+from pnpcm.files import write_text
+from pnpcm.priors.checkpoint import save_prior
+from pnpcm.training.card import model_card
+from pnpcm.training.data import Samples
+from pnpcm.training.pictures import save_curve, save_samples
+from pnpcm.training.recipe import Recipe
+from pnpcm.training.state import TrainState
+from pnpcm.training.validation import denoising_psnr
+
+
+class Reporter:
+    """Writes into the run's folder; on processes other than the main one it does nothing."""
+
+    def __init__(
+        self, recipe: Recipe, folder: Path, out: Path, state: TrainState, *, main: bool
+    ) -> None:
+        self.recipe, self.out, self.state, self.main = recipe, out, state, main
+        self._losses: list[float] = []
+        self._since = (time.monotonic(), state.step)
+        self._bar: Any = None
+        self._scores: dict[str, float] = {}
+        self._seconds_before = state.seconds
+        self._validation = None
+        if main and recipe.report.validation:
+            sources = [(s.open(folder), s.repeat) for s in recipe.report.validation]
+            samples = Samples(sources, seed=0, crop=recipe.data.crop, flip="none")
+            count = min(recipe.report.images, len(samples))
+            self._validation = torch.stack([samples[n][0] for n in range(count)])
+        if main:
+            write_text(out / "recipe.json", json.dumps(recipe.to_dict(), indent=2) + "\n")
+            self._cut_log()
+
+    def __enter__(self) -> Reporter:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console()
+        self._terminal = console.is_terminal
+        if self.main and self._terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"),
+                TimeRemainingColumn(), console=console,
+            )  # fmt: skip
+            self._task = self._bar.add_task(
+                self.recipe.name, total=self.recipe.steps, completed=self.state.step, note=""
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def step(self, loss: float, norm: float, lr: float) -> None:
+        """After each optimiser step."""
+        if not self.main:
+            return
+        step, settings = self.state.step, self.recipe.report
+        self._losses.append(loss)
+        if step % settings.log_every == 0 or step == self.recipe.steps:
+            seconds, since = time.monotonic() - self._since[0], step - self._since[1]
+            speed = since * self.recipe.batch / max(seconds, 1e-9)
+            mean = sum(self._losses) / len(self._losses)
+            line = {
+                "step": step, "samples": step * self.recipe.batch, "loss": mean, "lr": lr,
+                "gradient_norm": norm, "skipped": self.state.skipped,
+                "minutes": self.state.seconds / 60, "samples_per_second": speed,
+            }  # fmt: skip
+            self._write(line)
+            self._losses.clear()
+            self._since = (time.monotonic(), step)
+            self._show(f"loss {mean:.4g} · {speed:.1f} samples/s")
+        if step % settings.evaluate_every == 0 and step < self.recipe.steps:
+            self.evaluate()
+
+    def evaluate(self) -> None:
+        """Denoising curve and sample grid of the averaged weights."""
+        if not self.main:
+            return
+        prior, settings = self.state.averaged(), self.recipe.report
+        if self._validation is not None:
+            self._scores = {
+                f"{sigma:g}": denoising_psnr(prior, self._validation, sigma)
+                for sigma in settings.sigmas
+            }
+            self._write({"step": self.state.step, "minutes": self.state.seconds / 60,
+                         "psnr": self._scores})  # fmt: skip
+            best = ", ".join(f"{s}: {v:.2f}" for s, v in self._scores.items())
+            self._show(f"PSNR by sigma {best}")
+            save_curve(self.out / "log.jsonl", self.out / "curve.png")
+        if settings.sample_size is not None:
+            save_samples(prior, settings.sample_size, settings.sample_steps, self.out)
+
+    def checkpoint(self, path: Path) -> None:
+        """State, and the averaged prior as a file that :func:`pnpcm.load_prior` reads."""
+        if not self.main:
+            return
+        self.state.save(path)
+        for which, rate in enumerate(self.recipe.ema):
+            name = "prior" if which == 0 else f"prior-ema-{rate:g}"
+            save_prior(
+                self.state.averaged(which),
+                self.out / f"{name}.safetensors",
+                info=self.info(),
+                dtype=torch.float16,
+            )
+
+    def finish(self) -> None:
+        """Last evaluation and the model card."""
+        if self.main:
+            self.evaluate()
+            self.checkpoint(self.out / "state.pt")
+            write_text(self.out / "card.md", model_card(self.info(), self.recipe))
+
+    def info(self) -> dict[str, Any]:
+        """What the prior's file says about itself."""
+        stage = {
+            "method": self.recipe.method,
+            "steps": self.state.step,
+            "samples": self.state.step * self.recipe.batch,
+            "minutes": round(self.state.seconds / 60, 1),
+            "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, "
+            + ("GPU" if torch.cuda.is_available() else "CPU"),
+            "pnpcm": __version__,
+            "psnr_by_sigma": {k: round(v, 2) for k, v in self._scores.items()},
+        }
+        return self.recipe.card | {
+            "name": self.recipe.name,
+            "training": [*self.state.history, stage],
+        }
+
+    def _write(self, line: dict[str, Any]) -> None:
+        with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _cut_log(self) -> None:
+        """Forget what was logged after the checkpoint: those steps come again."""
+        log = self.out / "log.jsonl"
+        if log.exists():
+            lines = log.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if _step_of(line) <= self.state.step]
+            write_text(log, "".join(line + "\n" for line in kept))
+
+    def _show(self, note: str) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.state.step, note=note)
+        elif not self._terminal:
+            print(
+                f"{self.recipe.name} step {self.state.step}/{self.recipe.steps}: {note}", flush=True
+            )
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError):  # the last line of a killed run may be cut
+        return float("inf")

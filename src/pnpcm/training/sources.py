@@ -1,0 +1,180 @@
+"""SOURCES: where training images come from. A source has a length and gives image ``i``.
+
+``source[i]`` is a raw ``(C, H, W)`` tensor: uint8 pictures, or real numbers already in the range
+of the prior. Cropping, flips and everything random happen in :mod:`pnpcm.training.data`, except
+for the phase of ``magnitude``, which is drawn from the generator that it is given.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError
+from pnpcm.mri import smooth_phase
+
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
+
+
+class Source(Protocol):
+    """Images by number. ``generator`` serves sources whose images are partly drawn."""
+
+    def __len__(self) -> int: ...
+    def image(self, i: int, generator: torch.Generator) -> Tensor: ...
+
+
+class Folder:
+    """Every picture below a folder, in the order of its path, as RGB (or grey: ``channels=1``).
+
+    ``size``: shrink to that square as OpenAI's recipes do, see :func:`shrink`.
+    """
+
+    def __init__(self, path: Path, *, size: int | None = None, channels: int = 3) -> None:
+        if not path.is_dir():
+            raise ArgumentError(f"path is {path}, which is no folder; a source needs one")
+        self.paths = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES)
+        if not self.paths:
+            raise ArgumentError(f"path is {path}, where no picture was found; expected {PICTURES}")
+        self.size, self.channels = size, channels
+        self._cache: dict[int, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def image(self, i: int, generator: torch.Generator) -> Tensor:
+        if i not in self._cache:
+            self._cache[i] = decode(self.paths[i].read_bytes(), str(self.paths[i]), self.channels,
+                                    self.size)  # fmt: skip
+        return self._cache[i]
+
+
+class Lmdb:
+    """Pictures in an LMDB database in the layout of LSUN: every value is an encoded picture."""
+
+    def __init__(self, path: Path, *, size: int | None = None, channels: int = 3) -> None:
+        try:
+            import lmdb
+        except ImportError as error:
+            raise MissingExtraError(
+                "LMDB files need the package lmdb; pip install pnpcm[train]"
+            ) from error
+        if not (path / "data.mdb").is_file():
+            raise ArgumentError(
+                f"path is {path}, where there is no data.mdb; expected LSUN's layout"
+            )
+        self._env = lmdb.open(str(path), readonly=True, lock=False, readahead=False)
+        with self._env.begin() as transaction:
+            self.keys = [bytes(key) for key in transaction.cursor().iternext(values=False)]
+        if not self.keys:
+            raise ArgumentError(f"path is {path}, an LMDB database without entries")
+        self.size, self.channels = size, channels
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def image(self, i: int, generator: torch.Generator) -> Tensor:
+        with self._env.begin() as transaction:
+            value = transaction.get(self.keys[i])
+        return decode(value or b"", self.keys[i].decode(errors="replace"), self.channels, self.size)
+
+
+class Npz:
+    """Array ``key`` of an ``.npz`` file, ``(N, H, W)`` or ``(N, H, W, C)``: uint8 or [-1, 1].
+
+    ``exclude={"subject": [5, 7]}`` drops the images whose entry in that array is listed,
+    ``only`` keeps no others: held-out subjects are named in the recipe.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        key: str = "images",
+        exclude: Mapping[str, Sequence[Any]] | None = None,
+        only: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
+        if not path.is_file():
+            raise ArgumentError(f"path is {path}, which is no file; expected an .npz")
+        with np.load(path, allow_pickle=False) as arrays:
+            for name in (key, *(exclude or {}), *(only or {})):
+                if name not in arrays:
+                    raise ArgumentError(f"{path} has no array {name!r}; it has {list(arrays)}")
+            images = arrays[key]
+            keep = np.ones(len(images), dtype=bool)
+            for name, values in (exclude or {}).items():
+                keep &= ~np.isin(arrays[name], list(values))
+            for name, values in (only or {}).items():
+                keep &= np.isin(arrays[name], list(values))
+        if images.ndim == 3:
+            images = images[..., None]
+        if images.ndim != 4 or not keep.any():
+            raise ShapeError(
+                f"{path}[{key!r}] has shape {images.shape} and {keep.sum()} images are kept; "
+                "expected at least one of (N, H, W) or (N, H, W, C)"
+            )
+        self.images: NDArray[Any] = images[keep]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def image(self, i: int, generator: torch.Generator) -> Tensor:
+        pixels = torch.from_numpy(self.images[i].copy()).permute(2, 0, 1)
+        return pixels if pixels.dtype == torch.uint8 else pixels.float()
+
+
+class Magnitude(Npz):
+    """MRI magnitudes of an ``.npz`` file with a random smooth phase: two channels.
+
+    Slices are divided by their 99.5th percentile and multiplied by ``level``; ``jitter`` spreads
+    that scale log-normally, because in use it comes from an undersampled image. The phase is a
+    uniform constant and a random polynomial (field inhomogeneity) of amplitude up to ``phase``.
+    """
+
+    def __init__(
+        self, path: Path, *, level: float = 0.8, jitter: float = 0.1, phase: float = 1.5, **npz: Any
+    ) -> None:
+        super().__init__(path, **npz)
+        self.level, self.jitter, self.phase = level, jitter, phase
+
+    def image(self, i: int, generator: torch.Generator) -> Tensor:
+        magnitude = torch.from_numpy(self.images[i][..., 0].astype(np.float32))
+        top = torch.quantile(magnitude, 0.995).clamp_min(1e-6)
+        u, v = torch.rand(2, generator=generator).tolist()
+        gain = self.level * float(torch.exp(self.jitter * torch.randn((), generator=generator)))
+        size = (magnitude.shape[0], magnitude.shape[1])
+        phase = smooth_phase(size, generator=generator, amplitude=self.phase * u)
+        image = torch.polar(magnitude * (gain / top), phase + 2 * torch.pi * v)
+        return torch.view_as_real(image).permute(2, 0, 1)
+
+
+def decode(data: bytes, name: str, channels: int = 3, size: int | None = None) -> Tensor:
+    """An encoded picture as uint8 ``(C, H, W)``."""
+    try:
+        with Image.open(io.BytesIO(data)) as file:
+            picture = file.convert("RGB" if channels == 3 else "L")
+    except UnidentifiedImageError as error:
+        raise ArgumentError(f"{name} is not a picture that Pillow can read") from error
+    if size is not None:
+        picture = shrink(picture, size)
+    pixels = torch.from_numpy(np.asarray(picture).copy())
+    return pixels.permute(2, 0, 1) if channels == 3 else pixels[None]
+
+
+def shrink(picture: Image.Image, size: int) -> Image.Image:
+    """To size × size: halve by 2×2 means while twice as large, bicubic, then the centre."""
+    while min(picture.size) >= 2 * size:
+        half = (picture.width // 2, picture.height // 2)
+        picture = picture.resize(half, Image.Resampling.BOX)
+    scale = size / min(picture.size)
+    sides = (round(picture.width * scale), round(picture.height * scale))
+    picture = picture.resize(sides, Image.Resampling.BICUBIC)
+    left, top = (picture.width - size) // 2, (picture.height - size) // 2
+    return picture.crop((left, top, left + size, top + size))

@@ -1,0 +1,190 @@
+"""What a run must remember: networks, optimiser, averages and a step number.
+
+Everything random is a function of (seed, step), so that no random state needs saving.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pnpcm.errors import ArgumentError, CheckpointError
+from pnpcm.files import write_atomically
+from pnpcm.networks import UNet
+from pnpcm.priors import ConsistencyModel, DiffusionModel
+from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
+from pnpcm.training.recipe import OptimizerConfig, Recipe
+
+FREE = ("steps", "report", "out", "card", "trackers", "accumulate")
+"""Fields of a recipe that may change between stop and resume."""
+
+
+def build_prior(recipe: Recipe, network: UNet) -> NetPrior:
+    """The prior that the recipe trains, around ``network``."""
+    options = {k: v for k, v in recipe.prior.to_dict().items() if k != "type"}
+    if recipe.objective.kind == "consistency":
+        return ConsistencyModel(network, **options)
+    return DiffusionModel(network, kind="edm", **options)
+
+
+def load_weights(path: Path, recipe: Recipe) -> NetPrior:
+    """A prior from a file, which must have the recipe's network."""
+    prior = load_own(path) if path.suffix == ".safetensors" else load_openai(path)
+    network = prior.network
+    ignored = {"dropout": 0.0, "image_size": None}
+    if not isinstance(network, UNet) or _differ(network, recipe, ignored):
+        raise CheckpointError(
+            f"{path} holds another network than the recipe's; expected {recipe.network}"
+        )
+    if prior.sigma_data != recipe.prior.sigma_data:
+        raise CheckpointError(
+            f"{path} has sigma_data {prior.sigma_data}, the recipe {recipe.prior.sigma_data}; "
+            "set prior.sigma_data to the former"
+        )
+    return prior
+
+
+def copy_weights(prior: NetPrior, network: UNet) -> None:
+    """Put the weights inside ``prior`` into ``network``."""
+    network.load_state_dict({k.removeprefix("network."): v for k, v in prior.state_dict().items()})
+
+
+def _differ(network: UNet, recipe: Recipe, ignored: dict[str, Any]) -> bool:
+    have, want = network.config, recipe.network
+    same = {"attention": have.attention_factors == want.attention_factors}
+    ignored = ignored | {"attention_ds": None, "attention_resolutions": None}
+    a, b = have.to_dict() | ignored, want.to_dict() | ignored
+    a["channel_mult"], b["channel_mult"] = list(have.channels), list(want.channels)
+    a["out_channels"] = have.out_channels or have.in_channels
+    b["out_channels"] = want.out_channels or want.in_channels
+    return a != b or not same["attention"]
+
+
+def make_optimizer(parameters: Any, config: OptimizerConfig) -> torch.optim.Optimizer:
+    """RAdam or AdamW; the learning rate is set anew at each step."""
+    options: dict[str, Any] = {"betas": config.betas, "weight_decay": config.weight_decay}
+    if config.kind == "adamw":
+        return torch.optim.AdamW(parameters, config.lr, fused=True, **options)
+    return torch.optim.RAdam(parameters, config.lr, **options)
+
+
+def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
+    """Rate of step ``step`` (from 0) of ``steps``."""
+    ramp = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "cosine":
+        ramp *= 0.5 * (1 + math.cos(math.pi * min(step / steps, 1.0)))
+    elif config.schedule == "trapezoid":
+        ramp *= min(1.0, max(steps - step, 0) / (config.decay * steps))
+    return config.lr * ramp
+
+
+class Averages:
+    """EMA copies of weights, one per rate: e ← r e + (1 − r) w, started from the weights."""
+
+    def __init__(self, module: nn.Module, rates: Sequence[float]) -> None:
+        self.rates = tuple(rates)
+        self.copies = [[p.detach().clone() for p in module.parameters()] for _ in rates]
+
+    @torch.no_grad()
+    def update(self, module: nn.Module) -> None:
+        weights = [p.detach() for p in module.parameters()]
+        for rate, copies in zip(self.rates, self.copies, strict=True):
+            torch._foreach_lerp_(copies, weights, 1 - rate)
+
+    @torch.no_grad()
+    def copy_to(self, module: nn.Module, which: int = 0) -> None:
+        """Put average number ``which`` into ``module``."""
+        for parameter, value in zip(module.parameters(), self.copies[which], strict=True):
+            parameter.copy_(value)
+
+
+class TrainState:
+    """Student, target, teacher, optimiser, averages; to a file and back."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        generator_state = torch.get_rng_state()
+        torch.manual_seed(recipe.seed)  # nn.Module's initialisation knows no generators
+        network = UNet(recipe.network)
+        torch.set_rng_state(generator_state)
+        self.recipe = recipe
+        self.history: list[dict[str, Any]] = []
+        self.teacher = None
+        if recipe.teacher is not None:
+            self.teacher = load_weights(folder / recipe.teacher, recipe)
+            if self.teacher.kind != "edm":
+                raise ArgumentError(f"teacher is of kind {self.teacher.kind!r}, expected 'edm'")
+        start = recipe.init_from or recipe.teacher
+        if start is not None:
+            loaded = load_weights(folder / start, recipe)
+            copy_weights(loaded, network)
+            self.history = list(loaded.info.get("training", []))
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.student: NetPrior = build_prior(recipe, network).train()
+        self.target: NetPrior | None = None
+        if recipe.objective.target_rate(0, recipe.steps) is not None:
+            self.target = copy.deepcopy(self.student).requires_grad_(False)
+        self.optimizer = make_optimizer(self.student.parameters(), recipe.optimizer)
+        self.averages = Averages(self.student, recipe.ema)
+        self.step, self.skipped, self.seconds = 0, 0, 0.0
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """After an optimiser step: move the averages, and the target toward the student."""
+        self.averages.update(self.student)
+        rate = self.recipe.objective.target_rate(self.step, self.recipe.steps)
+        if self.target is not None and rate is not None:
+            ours: list[Tensor] = list(self.target.parameters())
+            torch._foreach_lerp_(ours, list(self.student.parameters()), 1 - rate)
+
+    def averaged(self, which: int = 0) -> NetPrior:
+        """A copy of the student with averaged weights, ready to use."""
+        prior = copy.deepcopy(self.student).eval().requires_grad_(False)
+        self.averages.copy_to(prior, which)
+        return prior
+
+    def save(self, path: Path) -> None:
+        """All of it or nothing."""
+        content: dict[str, Any] = {
+            "recipe": json.dumps(self.recipe.to_dict()),
+            "student": _weights(self.student),
+            "target": _weights(self.target) if self.target is not None else {},
+            "optimizer": self.optimizer.state_dict(),
+            "averages": self.averages.copies,
+            "step": self.step,
+            "skipped": self.skipped,
+            "seconds": self.seconds,
+            "history": json.dumps(self.history),
+        }
+        write_atomically(path, lambda temporary: torch.save(content, temporary))
+
+    def load(self, path: Path) -> None:
+        """Continue from ``path``, which must come from the same recipe."""
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        old, new = json.loads(content["recipe"]), json.loads(json.dumps(self.recipe.to_dict()))
+        changed = [key for key in new if key not in FREE and old.get(key) != new[key]]
+        if changed:
+            raise ArgumentError(
+                f"{path} belongs to a run with another {', '.join(changed)}; continue it with its "
+                "own recipe, choose another out, or start from its prior with --init-from"
+            )
+        self.student.load_state_dict(content["student"])
+        if self.target is not None:
+            self.target.load_state_dict(content["target"])
+        self.optimizer.load_state_dict(content["optimizer"])
+        with torch.no_grad():
+            for ours, theirs in zip(self.averages.copies, content["averages"], strict=True):
+                for a, b in zip(ours, theirs, strict=True):
+                    a.copy_(b)
+        self.step, self.skipped = content["step"], content["skipped"]
+        self.seconds, self.history = content["seconds"], json.loads(content["history"])
+
+
+def _weights(prior: NetPrior) -> dict[str, Tensor]:
+    return dict(prior.state_dict())
