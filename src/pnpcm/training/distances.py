@@ -36,7 +36,7 @@ def lpips(a: Tensor, b: Tensor) -> Tensor:
     """VGG16-LPIPS with average pooling; images below 256 px are resized to 224 first."""
     from pnpcm.lpips import LPIPS
 
-    network = LPIPS.cached("vgg", pooling="avg").to(a.device)
+    network = LPIPS.cached("vgg", pooling="avg", device=a.device)
     resize = 224 if min(a.shape[-2:]) < 256 else None
     distance: Tensor = network(a, b, resize=resize)
     return distance

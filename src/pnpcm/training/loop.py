@@ -19,7 +19,7 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError
 from pnpcm.training.data import Samples, generator_of, loader
 from pnpcm.training.losses import Batch, Nets
-from pnpcm.training.recipe import Recipe
+from pnpcm.training.recipe import PRECISIONS, Recipe
 from pnpcm.training.report import Reporter
 from pnpcm.training.state import TrainState, learning_rate
 
@@ -36,20 +36,20 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
 
     If the run's folder holds a checkpoint of the same recipe, training continues from it.
     """
-    accelerator = _accelerator(recipe)
+    out = folder / recipe.out
+    accelerator = _accelerator(recipe, out)
     if recipe.batch % (recipe.accumulate * accelerator.num_processes):
         raise ArgumentError(
             f"batch {recipe.batch} must be a multiple of accumulate × processes = "
             f"{recipe.accumulate} × {accelerator.num_processes}"
         )
-    out = folder / recipe.out
     state = TrainState(recipe, folder)
     if accelerator.is_main_process:
         out.mkdir(parents=True, exist_ok=True)
     checkpoint = out / "state.pt"
     if checkpoint.exists():
         state.load(checkpoint)
-    report = Reporter(recipe, folder, out, state, main=accelerator.is_main_process)
+    report = Reporter(recipe, folder, out, state, accelerator)
     samples = Samples(
         [(s.open(folder), s.repeat) for s in recipe.data.sources],
         seed=recipe.seed,
@@ -68,7 +68,8 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
     for other in (state.target, state.teacher):
         if other is not None:
             other.to(accelerator.device)
-    nets = Nets(student, state.target, state.teacher, recipe.prior.sigma_data)
+    p = recipe.prior
+    nets = Nets(student, state.target, state.teacher, p.sigma_data, p.sigma_min, p.sigma_max)
     last_save, started, before = time.monotonic(), time.monotonic(), state.seconds
     in_a_row, micro_losses = 0, []
     with _stop_signal() as stopped, report:
@@ -117,16 +118,18 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
     return out
 
 
-def _accelerator(recipe: Recipe) -> Any:
+def _accelerator(recipe: Recipe, out: Path) -> Any:
     try:
         from accelerate import Accelerator
         from accelerate.utils import DataLoaderConfiguration
     except ImportError as error:
         raise MissingExtraError("training needs accelerate; pip install pnpcm[train]") from error
     return Accelerator(
+        cpu=not torch.accelerator.is_available(),  # else several CPU processes go unnoticed
         gradient_accumulation_steps=recipe.accumulate,
-        mixed_precision=recipe.precision,
+        mixed_precision=PRECISIONS[recipe.precision],
         log_with=list(recipe.trackers) or None,
+        project_dir=out,
         dataloader_config=DataLoaderConfiguration(split_batches=True, use_seedable_sampler=False),
         step_scheduler_with_optimizer=False,
     )

@@ -27,12 +27,18 @@ Denoiser = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Nets:
-    """The networks of a training step as functions (x, sigma) → clean image."""
+    """The networks of a training step as functions (x, sigma) → clean image, and their levels."""
 
     student: Denoiser
     target: Denoiser | None = None
     teacher: Denoiser | None = None
     sigma_data: float = 0.5
+    sigma_min: float = SIGMA_MIN
+    sigma_max: float = SIGMA_MAX
+
+    def grid(self, points: int) -> Tensor:
+        """σ_max … σ_min, ``points`` of them."""
+        return torch.tensor(karras(points, self.sigma_min, self.sigma_max))
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class DistillLoss(Config):
         if nets.teacher is None:
             raise ArgumentError("teacher is None, but distillation follows one; name its file")
         u, _, n = batch.draw()
-        t, t2 = neighbours(u, self.points)
+        t, t2 = neighbours(u, nets.grid(self.points))
         x_t = batch.x + expand(t, n) * n
         with torch.no_grad():
             x_t2 = heun_step(nets.teacher, x_t, t, t2)
@@ -137,7 +143,7 @@ class ConsistencyLoss(Config):
     def __call__(self, nets: Nets, batch: Batch) -> Tensor:
         u, _, n = batch.draw()
         points, _ = ct_schedule(batch.step / batch.steps, self.s0, self.s1, self.mu0)
-        t, t2 = neighbours(u, points)
+        t, t2 = neighbours(u, nets.grid(points))
         x_t, x_t2 = (batch.x + expand(s, n) * n for s in (t, t2))
         return consistency(nets, self.distance, x_t, t, x_t2, t2)
 
@@ -168,16 +174,16 @@ class ECTLoss(Config):
     def __call__(self, nets: Nets, batch: Batch) -> Tensor:
         u, g, n = batch.draw()
         t = log_normal(g, u, self.P_mean, self.P_std, self.wide, self.wide_range)
-        t = t.clamp(1.01 * SIGMA_MIN, SIGMA_MAX)
-        r = self.lower(t, batch.step)
+        t = t.clamp(1.01 * nets.sigma_min, nets.sigma_max)  # at σ_min itself r would equal t
+        r = self.lower(t, batch.step, nets.sigma_min)
         x_t, x_r = (batch.x + expand(s, n) * n for s in (t, r))
         return consistency(nets, self.distance, x_t, t, x_r, r) / (t - r)
 
-    def lower(self, t: Tensor, step: int) -> Tensor:
+    def lower(self, t: Tensor, step: int, sigma_min: float = SIGMA_MIN) -> Tensor:
         """r(t) at this step."""
         ratio = self.q ** -(1 + step // self.stage)
         closeness = 1 + self.k * torch.sigmoid(-self.b * t)
-        return (t * (1 - closeness * ratio)).clamp_min(SIGMA_MIN)
+        return (t * (1 - closeness * ratio)).clamp_min(sigma_min)
 
     def target_rate(self, step: int, steps: int) -> float | None:
         return None
@@ -218,11 +224,10 @@ def ct_schedule(fraction: float, s0: int, s1: int, mu0: float) -> tuple[int, flo
     return n + 1, math.exp(s0 * math.log(mu0) / n)
 
 
-def neighbours(u: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """(σ_i, σ_{i+1}) of the Karras grid with ``points`` points, i = ⌊u (points − 1)⌋."""
-    grid = torch.tensor(karras(points), dtype=u.dtype, device=u.device)
-    i = (u * (points - 1)).long().clamp_max(points - 2)
-    return grid[i], grid[i + 1]
+def neighbours(u: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
+    """(σ_i, σ_{i+1}) of a grid of N levels, i = ⌊u (N − 1)⌋: uniform if u is."""
+    i = (u * (len(grid) - 1)).long().clamp_max(len(grid) - 2)
+    return grid.to(u)[i], grid.to(u)[i + 1]
 
 
 def log_normal(

@@ -20,6 +20,9 @@ from pnpcm.networks import UNetConfig
 from pnpcm.training.data import SourceConfig
 from pnpcm.training.losses import LOSSES, Loss
 
+PRECISIONS = {"fp32": "no", "fp16": "fp16", "bf16": "bf16"}
+"""Ours to accelerate's names; YAML would read a bare no as False."""
+
 
 @dataclass(frozen=True)
 class DataConfig(Config):
@@ -101,8 +104,9 @@ class Recipe(Config):
     batch: int = 32
     accumulate: int = 1
     ema: tuple[float, ...] = (0.9999,)
+    ema_warmup: bool = False
     seed: int = 0
-    precision: str = "no"
+    precision: str = "fp32"
     trackers: tuple[str, ...] = ()
     init_from: str | None = None
     teacher: str | None = None
@@ -120,6 +124,8 @@ class Recipe(Config):
             raise ArgumentError(
                 f"batch {self.batch} must be a multiple of accumulate {self.accumulate}"
             )
+        if self.precision not in PRECISIONS:
+            raise UnknownNameError("precision", self.precision, PRECISIONS)
         if not self.ema or any(not 0 <= rate < 1 for rate in self.ema):
             raise ArgumentError(f"ema must hold rates in [0, 1), got {self.ema}")
         if self.loss.needs_teacher and self.teacher is None:

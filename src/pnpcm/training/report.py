@@ -25,21 +25,23 @@ class Reporter:
     """Writes into the run's folder; on processes other than the main one it does nothing."""
 
     def __init__(
-        self, recipe: Recipe, folder: Path, out: Path, state: TrainState, *, main: bool
+        self, recipe: Recipe, folder: Path, out: Path, state: TrainState, accelerator: Any
     ) -> None:
-        self.recipe, self.out, self.state, self.main = recipe, out, state, main
+        self.recipe, self.out, self.state = recipe, out, state
+        self.accelerator, self.main = accelerator, bool(accelerator.is_main_process)
         self._losses: list[float] = []
         self._since = (time.monotonic(), state.step)
         self._bar: Any = None
         self._scores: dict[str, float] = {}
-        self._seconds_before = state.seconds
         self._validation = None
-        if main and recipe.report.validation:
+        if self.main and recipe.report.validation:
             sources = [(s.open(folder), s.repeat) for s in recipe.report.validation]
             samples = Samples(sources, seed=0, crop=recipe.data.crop, flip="none")
             count = min(recipe.report.images, len(samples))
             self._validation = torch.stack([samples[n][0] for n in range(count)])
-        if main:
+        if recipe.trackers:
+            accelerator.init_trackers(recipe.name)
+        if self.main:
             write_text(out / "recipe.json", json.dumps(recipe.to_dict(), indent=2) + "\n")
             self._cut_log()
 
@@ -132,6 +134,7 @@ class Reporter:
             "steps": self.state.step,
             "samples": self.state.step * self.recipe.batch,
             "minutes": round(self.state.seconds / 60, 1),
+            "processes": self.accelerator.num_processes,
             "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, "
             + ("GPU" if torch.cuda.is_available() else "CPU"),
             "pnpcm": __version__,
@@ -145,6 +148,10 @@ class Reporter:
     def _write(self, line: dict[str, Any]) -> None:
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+        if self.recipe.trackers:
+            flat = line | line.get("psnr", {})
+            numbers = {k: v for k, v in flat.items() if isinstance(v, int | float)}
+            self.accelerator.log(numbers, step=self.state.step)
 
     def _cut_log(self) -> None:
         """Forget what was logged after the checkpoint: those steps come again."""

@@ -86,17 +86,21 @@ def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 class Averages:
-    """EMA copies of weights, one per rate: e ← r e + (1 − r) w, started from the weights."""
+    """EMA copies of weights, one per rate: e ← r e + (1 − r) w, started from the weights.
 
-    def __init__(self, module: nn.Module, rates: Sequence[float]) -> None:
-        self.rates = tuple(rates)
+    ``warmup``: r ← min(r, (1 + k)/(10 + k)) at update k, so that the start is soon forgotten.
+    """
+
+    def __init__(self, module: nn.Module, rates: Sequence[float], *, warmup: bool = False) -> None:
+        self.rates, self.warmup = tuple(rates), warmup
         self.copies = [[p.detach().clone() for p in module.parameters()] for _ in rates]
 
     @torch.no_grad()
-    def update(self, module: nn.Module) -> None:
+    def update(self, module: nn.Module, k: int) -> None:
         weights = [p.detach() for p in module.parameters()]
+        ceiling = (1 + k) / (10 + k) if self.warmup else 1.0
         for rate, copies in zip(self.rates, self.copies, strict=True):
-            torch._foreach_lerp_(copies, weights, 1 - rate)
+            torch._foreach_lerp_(copies, weights, 1 - min(rate, ceiling))
 
     @torch.no_grad()
     def copy_to(self, module: nn.Module, which: int = 0) -> None:
@@ -131,13 +135,13 @@ class TrainState:
         if recipe.objective.target_rate(0, recipe.steps) is not None:
             self.target = copy.deepcopy(self.student).requires_grad_(False)
         self.optimizer = make_optimizer(self.student.parameters(), recipe.optimizer)
-        self.averages = Averages(self.student, recipe.ema)
+        self.averages = Averages(self.student, recipe.ema, warmup=recipe.ema_warmup)
         self.step, self.skipped, self.seconds = 0, 0, 0.0
 
     @torch.no_grad()
     def follow(self) -> None:
         """After an optimiser step: move the averages, and the target toward the student."""
-        self.averages.update(self.student)
+        self.averages.update(self.student, self.step)
         rate = self.recipe.objective.target_rate(self.step, self.recipe.steps)
         if self.target is not None and rate is not None:
             ours: list[Tensor] = list(self.target.parameters())
