@@ -19,7 +19,7 @@ FLOORS = {
     **dict.fromkeys(("metrics", "lpips", "counted", "laws", "files"), 1),
     **dict.fromkeys(("operators", "priors", "solvers"), 2),
     **dict.fromkeys(("mri", "interop", "training"), 3),
-    **dict.fromkeys(("pipeline", "presets", "demo"), 4),
+    **dict.fromkeys(("pipeline", "presets", "demo", "catalogue", "evaluation"), 4),
     **dict.fromkeys(("cli", "__main__"), 5),
 }
 SHARED_BY_SIBLINGS = {0, 1, 3, 4, 5}  # on floor 2 parts never import each other

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pnpcm import catalogue
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, CheckpointError, UnknownNameError
 from pnpcm.networks import UNetConfig
@@ -22,8 +23,11 @@ def load_prior(
     kind: str | None = None,
     network: Mapping[str, Any] | UNetConfig | None = None,
 ) -> Prior:
-    """A prior by name, from a file, from a diffusers folder, or from the Hugging Face Hub.
+    """A prior by name, from a file, from a folder, or from the Hugging Face Hub.
 
+    Names: "gaussian", and those of the catalogue (``pnpcm priors list``), where ``kind=None`` is
+    the consistency model if there is one and ``kind="edm"`` its teacher. A name wins over a file
+    of the same name, which is ``./name``. Folders: what ``pnpcm priors export`` or diffusers wrote.
     ``.safetensors``: our own format, everything stored inside. ``.pt``: a guided-diffusion state
     dict (OpenAI, the authors), whose architecture is inferred or given as ``network``, a mapping
     with guided-diffusion's names. ``kind``: ``"consistency"``, ``"edm"`` or ``"vp"``. No file is
@@ -37,19 +41,26 @@ def load_prior(
         raise ArgumentError(
             f"network is a {type(network).__name__}, expected a dict with guided-diffusion's names"
         )
-    path = Path(name_or_path)
-    if str(name_or_path) in PRIOR_NAMES:
+    name, path = str(name_or_path), Path(name_or_path)
+    if name in PRIOR_NAMES:
         _refuse_network(network, f"the prior {name_or_path!r}")
         return StationaryGaussianPrior(kind=kind or "consistency")
-    if path.is_dir() or _is_hub_id(str(name_or_path)):
+    if catalogue.is_name(name_or_path):
+        _refuse_network(network, f"the prior {name!r}")
+        return load_own(catalogue.find(name, kind).path)
+    if path.is_dir() or _is_hub_id(name):
         from pnpcm.interop import load_diffusers
+        from pnpcm.interop.hub import own_file
 
-        _refuse_network(network, "a diffusers folder")
-        return load_diffusers(path if path.is_dir() else str(name_or_path), kind=kind)
+        _refuse_network(network, "a folder")
+        inner = own_file(path if path.is_dir() else name)
+        if inner is None:
+            return load_diffusers(path if path.is_dir() else name, kind=kind)
+        path = inner
     if not path.exists():
         if path.suffix or len(path.parts) > 1:
             raise CheckpointError(f"there is no file {path}; check the path")
-        raise UnknownNameError("prior", str(name_or_path), PRIOR_NAMES)
+        raise UnknownNameError("prior", name, (*PRIOR_NAMES, *catalogue.names()))
     if path.suffix != ".safetensors":
         return load_openai(path, kind=kind, network=network)
     _refuse_network(network, "our own format")

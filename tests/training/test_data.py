@@ -28,6 +28,8 @@ def test_folder_reads_pictures_in_order(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no picture")
     source = Folder(tmp_path)
     assert len(source) == 5
+    assert Folder(tmp_path, start=-2).paths == source.paths[3:]
+    assert Folder(tmp_path, stop=-2).paths == source.paths[:3]
     for i in range(5):
         image = source.image(i, torch.Generator())
         assert np.array_equal(image.permute(1, 2, 0).numpy(), pixels[i])

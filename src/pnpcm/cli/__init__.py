@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from pnpcm import __version__
+from pnpcm.cli.priors import priors
 from pnpcm.cli.train import train
 from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.names import OPERATOR_NAMES
@@ -27,6 +28,7 @@ app = typer.Typer(
 
 
 app.command()(train)
+app.add_typer(priors)
 
 
 def _print_version(wanted: bool) -> None:

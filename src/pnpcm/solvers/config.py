@@ -93,6 +93,34 @@ class PnPCMConfig(Config):
             data_step=ProxStep() if data_step is None else data_step,
         )
 
+    @classmethod
+    def geometric(
+        cls,
+        sigmas: tuple[float, float],
+        *,
+        n: int,
+        noise_std: float,
+        delta: float = 0.0,
+        weight: float = 1.0,
+        mu: float = 0.0,
+        noise_scale: float = 1.0,
+        data_step: DataStep | None = None,
+    ) -> PnPCMConfig:
+        """Levels falling geometrically between two ends, ρ_k = weight (noise_std/σ_k)².
+
+        That ρ_k is the exact balance of a data term with noise ``noise_std`` against a denoiser of
+        level σ_k if ``weight`` is 1; the prior is told (1 + delta) σ_k at each step.
+        """
+        levels = tuple(math.exp(v) for v in linspace(*(math.log(s) for s in sigmas), n))
+        return cls(
+            sigmas=levels,
+            deltas=(delta,) * n,
+            rhos=tuple(weight * (noise_std / s) ** 2 for s in levels),
+            mu=mu,
+            noise_scale=noise_scale,
+            data_step=ProxStep() if data_step is None else data_step,
+        )
+
     def with_steps(self, n: int) -> PnPCMConfig:
         """The same run in ``n`` iterations.
 

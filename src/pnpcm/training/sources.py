@@ -34,13 +34,23 @@ class Source(Protocol):
 class Folder:
     """Every picture below a folder, in the order of its path, as RGB (or grey: ``channels=1``).
 
-    ``size``: shrink to that square as OpenAI's recipes do, see :func:`shrink`.
+    ``size``: shrink to that square as OpenAI's recipes do, see :func:`shrink`. ``start`` and
+    ``stop`` take a part of the list, as a slice does: −50 counts from its end.
     """
 
-    def __init__(self, path: Path, *, size: int | None = None, channels: int = 3) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        size: int | None = None,
+        channels: int = 3,
+        start: int | None = None,
+        stop: int | None = None,
+    ) -> None:
         if not path.is_dir():
             raise ArgumentError(f"path is {path}, which is no folder; a source needs one")
-        self.paths = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES)
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES)
+        self.paths = found[start:stop]
         if not self.paths:
             raise ArgumentError(f"path is {path}, where no picture was found; expected {PICTURES}")
         self.size, self.channels = size, channels

@@ -1,0 +1,228 @@
+"""The catalogue: priors that have a name because their file lies in a known folder.
+
+Shipped priors lie in the package's own ``weights`` folder, the user's in ``$PNPCM_HOME/priors``
+(``~/.cache/pnpcm/priors`` by default). The file ``natural-cm.safetensors`` is the prior "natural"
+of kind "consistency", ``natural-edm.safetensors`` its teacher; a file without such an ending is
+of the kind its header says. A card for people, ``natural.md``, may lie beside them.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from pnpcm.errors import ArgumentError, CheckpointError, PnPCMError, UnknownNameError
+from pnpcm.networks import UNetConfig
+from pnpcm.priors.checkpoint import KINDS, read_header
+
+SHIPPED = Path(__file__).parent / "weights"
+ENDINGS = {"-cm": "consistency", "-edm": "edm", "-vp": "vp"}
+CARDS = {"prior": "card.md", "model": "README.md"}
+"""Names of the card beside files of a training run and of an exported folder."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One prior file: what its header says, without its weights.
+
+    ``damage``: why it cannot be used, else None. A damaged file has the kind that its name
+    promises, if any, and no header.
+    """
+
+    name: str
+    kind: str | None
+    path: Path
+    shipped: bool = False
+    header: Mapping[str, Any] = field(default_factory=dict)
+    parameters: int = 0
+    damage: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Size of the file; 0 if it cannot be had, as for a link to nowhere."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    @property
+    def config(self) -> UNetConfig | None:
+        """Architecture of the network."""
+        return None if self.damage else UNetConfig.from_dict(self.header["network"])
+
+    @property
+    def image_size(self) -> int | None:
+        """Side of the only images it takes; None: any."""
+        any_size = self.header.get("options", {}).get("any_size", False)
+        return None if self.config is None or any_size else self.config.image_size
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Free-form words of its maker: licence, data, training."""
+        return dict(self.header.get("info", {}))
+
+    @property
+    def minutes(self) -> float | None:
+        """Training time over all stages, as far as the header tells."""
+        stages = self.info.get("training")
+        stages = stages if isinstance(stages, list) else []
+        told = [stage.get("minutes") for stage in stages if isinstance(stage, dict)]
+        numbers = [float(m) for m in told if isinstance(m, int | float)]
+        return sum(numbers) if numbers else None
+
+    @property
+    def card(self) -> Path | None:
+        """The model card beside the file."""
+        path = self.path.with_name(CARDS.get(self.path.stem, f"{self.name}.md"))
+        return path if path.is_file() else None
+
+    def card_text(self) -> str | None:
+        """What the card says; None without one."""
+        return None if self.card is None else self.card.read_text("utf-8", errors="replace")
+
+
+def cache_folder() -> Path:
+    """Where the user's own priors are looked for; it need not exist."""
+    home = os.environ.get("PNPCM_HOME")
+    return (Path(home) if home else Path.home() / ".cache" / "pnpcm") / "priors"
+
+
+def names() -> tuple[str, ...]:
+    """Every name, shipped ones first. Reads no file."""
+    return tuple(dict.fromkeys(name for name, _, _ in _files()))
+
+
+def is_name(name_or_path: str | Path) -> bool:
+    """Whether a prior of the catalogue is meant.
+
+    A string that is a name wins over a file of that name in the current folder, which is
+    ``./name``; a ``Path`` that exists is a path.
+    """
+    path = isinstance(name_or_path, Path) and name_or_path.exists()
+    return not path and str(name_or_path) in names()
+
+
+def entries() -> tuple[Entry, ...]:
+    """Every prior, shipped ones first; damaged files are among them and say so."""
+    return tuple(_entry(name, path, shipped) for name, path, shipped in _files())
+
+
+def kinds(name: str) -> tuple[str, ...]:
+    """The kinds in which a name comes, in the order consistency, edm, vp."""
+    return tuple(kind for kind in _by_kind(name) if kind is not None)
+
+
+def find(name: str, kind: str | None = None) -> Entry:
+    """The prior of this name; ``kind=None``: the consistency model, or whatever there is.
+
+    A shipped file wins over one of the user's with the same name and kind, so that a name means
+    the same prior on every machine; the user's file is still read by its path.
+    """
+    if kind not in (None, *KINDS):
+        raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    found = _by_kind(name)
+    if not found:
+        raise UnknownNameError("prior", name, names())
+    entry = next(iter(found.values())) if kind is None else found.get(kind)
+    if entry is None:
+        raise ArgumentError(
+            f"kind is {kind!r}, but the prior {name!r} comes as "
+            f"{', '.join(k or 'damaged file' for k in found)}; choose one of these"
+        )
+    if entry.damage:
+        raise CheckpointError(entry.damage)
+    return entry
+
+
+def locate(name_or_path: str | Path, kind: str | None = None) -> Entry:
+    """The prior file behind a name, a path, or a folder that was exported for the Hub."""
+    name, path = str(name_or_path), Path(name_or_path)
+    if is_name(name_or_path):
+        return find(name, kind)
+    if path.is_dir():
+        from pnpcm.interop.hub import own_file
+
+        inner = own_file(path)
+        if inner is None:
+            raise CheckpointError(f"{path} is a folder without a prior of ours; check the path")
+        path = inner
+    if not path.exists() and not path.suffix and len(path.parts) == 1:
+        raise UnknownNameError("prior", name, names())
+    if path.exists() and path.suffix != ".safetensors":
+        raise CheckpointError(
+            f"{path} is not in our own format; turn it into .safetensors first: "
+            f"pnpcm priors convert {path} {path.with_suffix('.safetensors').name}"
+        )
+    entry = read_entry(path)
+    if entry.damage:
+        raise CheckpointError(entry.damage)
+    if kind not in (None, entry.kind):
+        raise ArgumentError(
+            f"kind is {kind!r}, but {path} holds a prior of kind {entry.kind!r}; leave kind out"
+        )
+    return entry
+
+
+def read_entry(path: Path, name: str | None = None, *, shipped: bool = False) -> Entry:
+    """What one file says about itself; ``name=None``: as its maker calls it, else its stem."""
+    try:
+        header = read_header(path)
+        if header["kind"] not in KINDS:
+            raise CheckpointError(f"{path} has kind {header['kind']!r}; save it again")
+        UNetConfig.from_dict(header["network"])
+        info, options = dict(header["info"]), dict(header["options"])
+        with safe_open(path, framework="pt") as file:
+            shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
+    except PnPCMError as error:
+        return Entry(name or path.stem, None, path, shipped, damage=str(error))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+        damage = f"{path} cannot be read ({error!r}); save or download it again"
+        return Entry(name or path.stem, None, path, shipped, damage=damage)
+    return Entry(
+        name=name or str(info.get("name") or path.stem),
+        kind=header["kind"],
+        path=path,
+        shipped=shipped,
+        header=header | {"info": info, "options": options},
+        parameters=sum(math.prod(shape) for shape in shapes),
+    )
+
+
+def _files() -> Iterator[tuple[str, Path, bool]]:
+    """(name, path, shipped) of every file, by file name alone."""
+    for folder, shipped in ((SHIPPED, True), (cache_folder(), False)):
+        for path in sorted(folder.glob("*.safetensors")):
+            if not path.name.startswith("."):  # a file that is just being written
+                yield _split(path.stem)[0], path, shipped
+
+
+def _split(stem: str) -> tuple[str, str | None]:
+    """Name and promised kind of a file name."""
+    for ending, kind in ENDINGS.items():
+        if stem.endswith(ending) and stem != ending:
+            return stem.removesuffix(ending), kind
+    return stem, None
+
+
+def _entry(name: str, path: Path, shipped: bool) -> Entry:
+    entry, promised = read_entry(path, name, shipped=shipped), _split(path.stem)[1]
+    if entry.damage:
+        return Entry(name, promised, path, shipped, damage=entry.damage)
+    if promised not in (None, entry.kind):
+        damage = f"{path} is named as {promised!r}, but holds kind {entry.kind!r}; rename it"
+        return Entry(name, promised, path, shipped, damage=damage)
+    return entry
+
+
+def _by_kind(name: str) -> dict[str | None, Entry]:
+    """The first file of each kind: usable ones before damaged ones, shipped before the user's."""
+    found = [_entry(n, path, shipped) for n, path, shipped in _files() if n == name]
+    order = {kind: rank for rank, kind in enumerate((*KINDS, None))}
+    found.sort(key=lambda e: (order[e.kind], e.damage is not None))
+    chosen: dict[str | None, Entry] = {}
+    for entry in found:
+        chosen.setdefault(entry.kind, entry)
+    return chosen

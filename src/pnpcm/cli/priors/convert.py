@@ -1,0 +1,130 @@
+"""``pnpcm priors convert`` and ``export``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pnpcm.cli.priors.shared import File, Force, Kind, file_of, make_folder
+from pnpcm.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pnpcm.priors.checkpoint import NetPrior
+
+DTYPES = ("float16", "float32")
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="A .pt file, or a prior of ours.")],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="A .safetensors or .pt file.")],
+    kind: Annotated[
+        str | None, typer.Option(help="consistency, edm or vp, which a .pt file does not say.")
+    ] = None,
+    network: Annotated[
+        str | None,
+        typer.Option(help="JSON, or a .json file: what the weights do not say about a network."),
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="float16 or float32, for .safetensors.")] = "float32",
+    name: Annotated[str | None, typer.Option(help="Name for the header.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Licence for the header.")] = None,
+    force: Force = False,
+) -> None:
+    """Convert OpenAI's .pt files to our .safetensors files, and back.
+
+    A .pt file holds weights alone. What it cannot say is written beside it, as OUT with the ending
+    .json, which --network reads back.
+    """
+    import torch
+
+    from pnpcm.files import write_json
+    from pnpcm.priors.checkpoint import export_openai, load_own, save_prior
+
+    if dtype not in DTYPES:
+        raise ArgumentError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    if target.suffix not in (".safetensors", ".pt"):
+        raise ArgumentError(f"OUT is {target}, expected a name ending in .safetensors or .pt")
+    foreign = Path(source).suffix == ".pt"
+    if target.suffix == ".pt" and (foreign or dtype != "float32"):
+        raise ArgumentError(
+            f"OUT is {target}: a .pt file is made from a prior of ours and in float32, "
+            f"got {source} and {dtype}"
+        )
+    if network is not None and not foreign:
+        raise ArgumentError(f"network is given, but {source} knows its own; leave network out")
+    beside = target.with_suffix(".json")
+    for path in (target, beside) if target.suffix == ".pt" else (target,):
+        if path.exists() and not force:
+            raise ArgumentError(f"{path} exists; choose another name, or give --force")
+    words = {k: v for k, v in (("name", name), ("licence", licence)) if v is not None}
+    if foreign:
+        prior, header = _read_pt(source, kind, network), {}
+    else:
+        entry = file_of(source, kind)
+        prior, header = load_own(entry.path), dict(entry.header)
+    info = dict(prior.info) | words
+    make_folder(target.parent)
+    if target.suffix == ".safetensors":
+        save_prior(prior, target, info=info, dtype=getattr(torch, dtype))
+        print(f"{source} → {target} ({prior.kind}, {dtype})")
+    else:
+        export_openai(prior, target)
+        write_json(beside, header | {"info": info})
+        print(f"{source} → {target} ({prior.kind}), what it cannot say → {beside}")
+
+
+def export(
+    name: File,
+    folder: Annotated[Path, typer.Argument(help="Folder to write: the layout of the Hub.")],
+    kind: Kind = None,
+    force: Force = False,
+) -> None:
+    """Write a prior as a folder for the Hugging Face Hub, which load_prior reads back."""
+    from pnpcm.interop.hub import export_folder
+
+    entry = file_of(name, kind)
+    make_folder(folder.parent)
+    export_folder(entry.path, folder, card=entry.card_text(), force=force)
+    print(f"{entry.name} ({entry.kind}) → {folder}")
+
+
+def _read_pt(source: str, kind: str | None, network: str | None) -> NetPrior:
+    from pnpcm.networks import UNetConfig
+    from pnpcm.priors import ConsistencyModel, DiffusionModel
+    from pnpcm.priors.checkpoint import load_openai
+
+    said = _parse(network)
+    if "network" not in said:  # a few fields; the rest is read off the weights
+        return load_openai(source, kind=kind, network=said or None)
+    kind = kind or said.get("kind")
+    prior = load_openai(source, kind=kind, network=UNetConfig.from_dict(said["network"]))
+    options = said.get("options", {})
+    try:
+        whole: NetPrior = (
+            ConsistencyModel(prior.network, **options)
+            if prior.kind == "consistency"
+            else DiffusionModel(prior.network, kind=prior.kind, **options)
+        )
+        whole.info = dict(said.get("info", {}))
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"network is {network}, which has unusable parts: {error}") from error
+    return whole
+
+
+def _parse(network: str | None) -> dict[str, Any]:
+    """The JSON text, or the JSON in the file, that ``--network`` names."""
+    if network is None:
+        return {}
+    try:
+        text = network if network.lstrip().startswith("{") else Path(network).read_text("utf-8")
+        said = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise ArgumentError(
+            f'network is {network!r}, neither JSON like {{"num_head_channels": 32}} nor a file '
+            f"of it ({error})"
+        ) from error
+    if not isinstance(said, dict):
+        raise ArgumentError(f"network is {network!r}, expected an object of fields")
+    return said

@@ -1,0 +1,188 @@
+"""``pnpcm priors sample`` and ``evaluate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pnpcm import __version__
+from pnpcm.cli.priors.shared import Kind, Name, Seed, console, label_of, make_folder
+from pnpcm.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pnpcm.core import Prior
+    from pnpcm.evaluation import Evaluation, Images, Published
+
+SIGMAS = (15.0, 25.0, 50.0)
+BY_NATURE = (
+    "a consistency model answers with one sharp image, a denoiser with the mean of all that fit: "
+    "its PSNR is lower by nature"
+)
+
+
+def sample(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="Picture to write (.png); settings go beside it.")],
+    kind: Kind = None,
+    n: Annotated[int, typer.Option(help="Number of images.")] = 16,
+    steps: Annotated[
+        int | None, typer.Option(help="Default: 18 of Heun's for denoisers, 1 for CMs.")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Default: the prior's own, or 64.")] = None,
+    seed: Seed = 0,
+) -> None:
+    """Draw images from noise alone and write them as one picture.
+
+    Denoisers by Heun's method in 2 · steps − 1 evaluations, consistency models in one evaluation
+    per step. Complex images are shown by their magnitude.
+    """
+    from pnpcm.evaluation import draw, sheet
+    from pnpcm.files import save_picture, write_json
+    from pnpcm.pipeline import load_prior
+
+    if out.suffix.lower() != ".png":
+        raise ArgumentError(f"out is {out}, expected the name of a .png file")
+    prior = load_prior(name, kind=kind)
+    make_folder(out.parent)
+    drawn = draw(prior, n, steps=steps, size=size, seed=seed)
+    settings = {
+        "pnpcm": __version__,
+        "prior": name,
+        "kind": drawn.kind,
+        "method": drawn.method,
+        "steps": drawn.steps,
+        "nfe": drawn.nfe,
+        "shape": list(drawn.x.shape),
+        "seed": seed,
+        "sigma_min": prior.sigma_min,
+        "sigma_max": prior.sigma_max,
+    }
+    label = f"{label_of(name, prior)} {drawn.kind}, {drawn.nfe} NFE"
+    save_picture(out, sheet(drawn, prior, label))
+    write_json(out.with_suffix(".json"), settings)
+    print(f"{n} images of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
+
+
+def evaluate(
+    names: Annotated[list[str], typer.Argument(help="Names (teacher and CM both), or files, …")],
+    data: Annotated[Path, typer.Option(help="Folder of pictures, or .npz with an array images.")],
+    sigma: Annotated[
+        list[float] | None, typer.Option(help="Noise level, repeatable; default: 15, 25, 50.")
+    ] = None,
+    unit: Annotated[int, typer.Option(help="255: sigma in 8-bit levels; 1: white is 1.")] = 255,
+    kind: Kind = None,
+    limit: Annotated[int | None, typer.Option(help="Only the first so many images.")] = None,
+    seed: Seed = 0,
+    beside: Annotated[str | None, typer.Option(help="Add published rows: cbsd68.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for table, numbers, pictures.")] = None,
+) -> None:
+    """Denoise images and report mean PSNR and SSIM by noise level.
+
+    Also, for consistency models, how far apart the images are that two neighbouring levels lead to.
+    """
+    from rich.progress import track
+    from rich.table import Table
+
+    from pnpcm.evaluation import Images, rows
+    from pnpcm.evaluation import evaluate as judge
+    from pnpcm.pipeline import load_prior
+
+    if unit not in (255, 1):
+        raise ArgumentError(f"unit is {unit}, expected 255 (8-bit levels) or 1 (white is 1)")
+    sigmas = list(dict.fromkeys(sigma or [s * unit / 255 for s in SIGMAS]))
+    published = _published(beside, sigmas, unit)
+    jobs: list[tuple[Prior, Images, str]] = []
+    notes = []
+    if beside is not None:
+        notes.append(f"published rows are from the literature, for the whole of {beside}")
+    for name, one in [(given, one) for given in names for one in _kinds(given, kind)]:
+        prior = load_prior(name, kind=one)
+        network = getattr(prior, "network", None)
+        channels = getattr(network, "in_channels", None)
+        side = None if getattr(prior, "any_size", True) else getattr(network, "image_size", None)
+        images = Images(data, channels=channels, size=side, limit=limit, seed=seed)
+        notes += _notes(name, channels, images)
+        jobs.append((prior, images, label_of(name, prior)))
+    if out is not None:
+        make_folder(out)
+    terminal, found = console(), []
+    quiet = not terminal.is_terminal
+    for prior, images, label in jobs:
+        seen = track(images, label, len(images), console=terminal, disable=quiet)
+        found.append(judge(prior, seen, sigmas, unit=unit, seed=seed, name=label))
+    if any(e.kind == "consistency" for e in found):
+        notes.append(BY_NATURE)
+    notes = list(dict.fromkeys(notes))
+    table = Table("prior", "kind", *(f"σ = {s:g}" for s in sigmas), title="PSNR (dB) / SSIM")
+    for row in rows(found, published):
+        table.add_row(*row)
+    terminal.print(table)
+    for note in notes:
+        print(f"note: {note}")
+    if out is not None:
+        settings = {"data": str(data), "unit": unit, "limit": limit, "seed": seed}
+        _write(out, found, published, settings, notes)
+        print(f"table, numbers and pictures: {out}")
+
+
+def _write(
+    out: Path,
+    found: Sequence[Evaluation],
+    published: Published,
+    settings: dict[str, Any],
+    notes: Sequence[str],
+) -> None:
+    from pnpcm.evaluation import comparison, markdown
+    from pnpcm.files import save_picture, write_json, write_text
+
+    for k, score in enumerate(found[0].scores):
+        save_picture(out / f"sigma-{score.sigma:g}.png", comparison(found, k))
+    write_text(out / "evaluate.md", markdown(found, published, settings=settings, notes=notes))
+    record = {"pnpcm": __version__} | settings | {"notes": notes}
+    record |= {"priors": [e.to_dict() for e in found], "published": published}
+    write_json(out / "evaluate.json", record)
+
+
+def _published(beside: str | None, sigmas: Sequence[float], unit: int) -> Published:
+    from pnpcm.evaluation import PUBLISHED
+
+    if beside is None:
+        return {}
+    if unit != 255 or not set(sigmas) & set(SIGMAS):
+        raise ArgumentError(
+            f"beside is {beside!r}, whose numbers are for sigma 15, 25 and 50 of unit 255, got "
+            f"{', '.join(f'{s:g}' for s in sigmas)} of {unit}; leave beside out"
+        )
+    return PUBLISHED[beside]
+
+
+def _kinds(name: str, kind: str | None) -> Sequence[str | None]:
+    """A name stands for all it comes as, the teacher first; anything else for itself."""
+    from pnpcm import catalogue
+    from pnpcm.pipeline import PRIOR_NAMES
+
+    if kind is not None:
+        return [kind]
+    if name in PRIOR_NAMES:
+        return ["edm", "consistency"]
+    return catalogue.kinds(name)[::-1] if catalogue.is_name(name) else [None]
+
+
+def _notes(name: str, channels: int | None, images: Images) -> list[str]:
+    notes = []
+    if images.count < images.total:
+        notes.append(f"the first {images.count} of {images.total} images only")
+    if images.size is not None:
+        notes.append(
+            f"{name} takes {images.size}×{images.size} images only: others were scaled by their "
+            "shorter side and cut to the centre"
+        )
+    if channels == 2:
+        notes.append(
+            f"{name} is complex: magnitudes were given a random smooth phase, and real and "
+            "imaginary part are scored as two channels on [-1, 1], not the magnitude"
+        )
+    return notes

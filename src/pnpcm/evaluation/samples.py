@@ -1,0 +1,80 @@
+"""What a prior draws from noise alone, as numbers and as one picture."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Prior
+from pnpcm.errors import ArgumentError
+from pnpcm.files import Picture, stack, strip
+from pnpcm.priors.sampling import consistency_sample, heun_sample
+from pnpcm.rng import generators
+from pnpcm.training.pictures import visible
+
+BATCH = 16
+WIDTH = 384
+"""Smallest width of a sheet, so that its label fits."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Images ``(n, C, H, W)`` in the prior's range; image i is a function of seed + i alone."""
+
+    x: Tensor
+    kind: str
+    method: str
+    steps: int
+    nfe: int
+    seed: int
+
+
+def draw(
+    prior: Prior, n: int, *, steps: int | None = None, size: int | None = None, seed: int = 0
+) -> Samples:
+    """Heun's method for denoisers (18 steps, 2 · steps − 1 evaluations), else consistency sampling.
+
+    ``steps=None``: 18, or 1 for a consistency model, which needs one evaluation a step.
+    ``size=None``: the side that the prior was trained on, else 64.
+    """
+    for name, value in (("n", n), ("steps", steps), ("size", size)):
+        if value is not None and value < 1:
+            raise ArgumentError(f"{name} must be at least 1, got {value}")
+    network = getattr(prior, "network", None)
+    side = size or getattr(network, "image_size", None) or 64
+    tail = (getattr(network, "in_channels", 3), side, side)
+    kind = str(getattr(prior, "kind", "edm"))
+    consistent = kind == "consistency"
+    steps = steps or (1 if consistent else 18)
+    sample = consistency_sample if consistent else heun_sample
+    parts = []
+    for first in range(0, n, BATCH):  # in parts, for memory
+        seeds = range(seed + first, seed + min(first + BATCH, n))
+        each = generators(seeds)
+        parts.append(sample(prior, (len(seeds), *tail), generator=each, n_steps=steps))
+    return Samples(
+        x=torch.cat(parts),
+        kind=kind,
+        method="consistency sampling" if consistent else "heun",
+        steps=steps,
+        nfe=steps if consistent else 2 * steps - 1,
+        seed=seed,
+    )
+
+
+def sheet(samples: Samples, prior: Prior, label: str) -> Picture:
+    """The images in rows of up to eight, each row under the seed of its first image."""
+    low, high = prior.value_range
+    x = visible(2 * (samples.x - low) / (high - low) - 1)
+    columns = min(8, math.ceil(math.sqrt(len(x))))
+    side = x.shape[-1] * math.ceil(WIDTH / (columns * x.shape[-1]))
+    rows = []
+    for first in range(0, len(x), columns):
+        words = f"seed {samples.seed + first}" + (f", {label}" if first == 0 else "")
+        images = x[first : first + columns]
+        panels = [(words if i == 0 else "", image) for i, image in enumerate(images)]
+        rows.append(strip(panels, side=side))
+    return stack(rows)

@@ -1,0 +1,141 @@
+"""Denoising scores of a prior, and how consistent it is.
+
+For each clean image x and level σ the prior is given x + σn, not clipped, and asked for x. Noise
+of image i is drawn from the seed plus i: the same n for every level, every prior and any batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Prior, ValueRange
+from pnpcm.errors import ArgumentError
+from pnpcm.metrics import psnr, ssim
+from pnpcm.rng import generators, randn_like
+from pnpcm.training.pictures import visible
+
+GRID = 40
+"""Neighbouring levels are one step apart on a Karras grid of so many levels."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Means over images at one level. ``sigma``: as asked for; ``level``: as given to the prior.
+
+    ``psnr_noisy`` is what doing nothing scores; ``consistency_error`` only consistency models have.
+    """
+
+    sigma: float
+    level: float
+    psnr_noisy: float
+    psnr: float
+    ssim: float
+    consistency_error: float | None
+
+
+class Sight(NamedTuple):
+    """One image at one level as a person sees it, ``(1 or 3, H, W)`` each, and its score."""
+
+    clean: Tensor
+    noisy: Tensor
+    denoised: Tensor
+    psnr: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores of one prior, and the first image at each level."""
+
+    name: str
+    kind: str
+    images: int
+    scores: tuple[Score, ...]
+    sights: tuple[Sight, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON, which knows no infinity."""
+        scores = [
+            {k: v if v is None or math.isfinite(v) else None for k, v in asdict(score).items()}
+            for score in self.scores
+        ]
+        return {"name": self.name, "kind": self.kind, "images": self.images, "scores": scores}
+
+
+@torch.no_grad()
+def evaluate(
+    prior: Prior,
+    images: Iterable[Tensor],
+    sigmas: Sequence[float],
+    *,
+    unit: float = 255,
+    seed: int = 0,
+    name: str = "prior",
+) -> Evaluation:
+    """Mean PSNR and SSIM of prior(x + σn, σ) over ``images`` in [-1, 1], each by itself.
+
+    ``sigmas`` count where white − black is ``unit``: 25 of 255 is level 2·25/255 for a prior on
+    [-1, 1]. For consistency models also √mean (f(x + tn, t) − f(x + sn, s))², s the next lower
+    level: the distance of the images that two neighbouring levels lead to, as in
+    ``training.validation.consistency_error``. Two channels (complex) are scored as they are,
+    each on the prior's whole range, not by their magnitude.
+    """
+    levels = [_level(prior, sigma, unit) for sigma in sigmas]
+    kind = str(getattr(prior, "kind", "denoiser"))
+    low, high = reach = prior.value_range
+    sums = torch.zeros(len(levels), 4, dtype=torch.float64)
+    sights, count = [], 0
+    for i, image in enumerate(images):
+        x = low + (image + 1) * (high - low) / 2
+        noise = randn_like(x, generators([seed + i]))
+        for k, level in enumerate(levels):
+            noisy = x + level * noise
+            denoised = prior(noisy, level)
+            score = float(psnr(denoised, x, value_range=reach))
+            sums[k, 0] += float(psnr(noisy, x, value_range=reach))
+            sums[k, 1] += score
+            sums[k, 2] += float(ssim(denoised, x, value_range=reach))
+            if kind == "consistency":
+                near = next_level(prior, level)
+                sums[k, 3] += float((denoised - prior(x + near * noise, near)).square().mean())
+            if i == 0:
+                sights.append(
+                    Sight(_shown(x, reach), _shown(noisy, reach), _shown(denoised, reach), score)
+                )
+        count += 1
+    if count == 0:
+        raise ArgumentError("images is empty; give at least one")
+    scores = []
+    for sigma, level, means in zip(sigmas, levels, (sums / count).tolist(), strict=True):
+        before, after, similarity, square = means
+        error = math.sqrt(square) if kind == "consistency" else None
+        scores.append(Score(sigma, level, before, after, similarity, error))
+    return Evaluation(name, kind, count, tuple(scores), tuple(sights))
+
+
+def next_level(prior: Prior, sigma: float, exponent: float = 7.0) -> float:
+    """One step down from ``sigma`` on the prior's Karras grid of 40 levels, not below its end."""
+    low, high = (s ** (1 / exponent) for s in (prior.sigma_min, prior.sigma_max))
+    root = sigma ** (1 / exponent) - (high - low) / (GRID - 1)
+    return float(max(root, low) ** exponent)
+
+
+def _level(prior: Prior, sigma: float, unit: float) -> float:
+    low, high = prior.value_range
+    level = sigma * (high - low) / unit
+    if not prior.sigma_min < level <= prior.sigma_max:
+        raise ArgumentError(
+            f"sigma is {sigma:g} of {unit:g}, level {level:g}, but this prior knows levels above "
+            f"{prior.sigma_min:g} up to {prior.sigma_max:g}; choose another sigma or unit"
+        )
+    return level
+
+
+def _shown(x: Tensor, value_range: ValueRange) -> Tensor:
+    low, high = value_range
+    return visible(2 * (x - low) / (high - low) - 1)[0]

@@ -1,0 +1,150 @@
+"""Priors in the layout of the Hugging Face Hub: a folder with three files.
+
+``model.safetensors`` is the prior itself and has everything inside; ``config.json`` repeats its
+header for people and programs (the Hub counts downloads by it), and ``README.md`` is the model
+card below the front matter that the Hub indexes. Only downloading needs ``huggingface_hub``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pnpcm import __version__
+from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
+from pnpcm.files import write_atomically, write_json, write_text
+from pnpcm.priors.checkpoint import read_header
+
+WEIGHTS, CONFIG, README = "model.safetensors", "config.json", "README.md"
+LICENCES = (
+    *("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "gpl-3.0", "lgpl-3.0", "agpl-3.0"),
+    *("mpl-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc-by-nc-4.0"),
+    *("cc-by-nc-sa-4.0", "cc-by-nc-nd-4.0", "openrail", "unlicense", "unknown"),
+)
+"""Licences that the Hub knows by these words; any other is "other" with a name."""
+
+
+def export_folder(
+    file: Path, folder: Path, *, card: str | None = None, force: bool = False
+) -> None:
+    """Write the prior ``file`` as ``folder``, under another name first, then renamed.
+
+    ``card=None``: what the header says, as a list.
+    An existing folder with something in it is refused; ``force`` replaces our three files in it,
+    each atomically, and leaves the rest (a ``.git``, say) alone.
+    """
+    header = read_header(file)
+    card = card or plain_card(header)
+    if folder.exists() and not folder.is_dir():
+        raise ArgumentError(f"folder is {folder}, which is a file; choose another name")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not force:
+            raise ArgumentError(
+                f"folder is {folder}, which exists and is not empty; choose another, or give "
+                "--force to replace the exported files in it"
+            )
+        _write(file, folder, header, card)
+        return
+    if not folder.parent.is_dir():
+        raise ArgumentError(f"folder is {folder}, but {folder.parent} is no folder; create it")
+    temporary = folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
+    try:
+        temporary.mkdir()
+        _write(file, temporary, header, card)
+        temporary.replace(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def own_file(folder_or_hub_id: str | Path) -> Path | None:
+    """The prior file in a folder, or in a repository of the Hub; None if the place is not ours.
+
+    Of a repository only ``config.json`` is fetched until it is known to be ours.
+    """
+    folder = Path(folder_or_hub_id)
+    if not folder.is_dir():
+        if not _is_own(_download(str(folder_or_hub_id), [CONFIG])):
+            return None
+        folder = _download(str(folder_or_hub_id), [CONFIG, WEIGHTS, README])
+    if not _is_own(folder):
+        return None
+    header, config = read_header(folder / WEIGHTS), _config(folder)
+    for key in ("kind", "network", "options"):
+        if header.get(key) != config.get(key):
+            raise CheckpointError(
+                f"{folder / CONFIG} and {WEIGHTS} beside it disagree about {key!r}; "
+                "the weights file has everything inside: export it again"
+            )
+    return folder / WEIGHTS
+
+
+def model_readme(header: dict[str, Any], card: str) -> str:
+    """The card below YAML front matter; strings are quoted as in JSON, which YAML contains."""
+    info = header.get("info", {})
+    licence = str(info.get("licence", "unknown"))
+    word = licence.split(maxsplit=1)[0].lower() if licence.split() else "unknown"
+    kind = "consistency-model" if header["kind"] == "consistency" else "diffusion"
+    lines = ["---", f"license: {word if word in LICENCES else 'other'}"]
+    if word not in LICENCES:
+        lines.append(f"license_name: {json.dumps(licence, ensure_ascii=False)}")
+    lines += ["library_name: pnpcm", "pipeline_tag: image-to-image", "tags:"]
+    lines += [f"- {tag}" for tag in ("pnpcm", "inverse-problems", "image-reconstruction", kind)]
+    text = re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL)  # of an earlier export
+    return "\n".join([*lines, "---", "", text.strip(), ""])
+
+
+def plain_card(header: dict[str, Any]) -> str:
+    """A card for a prior that came without one: the words of its header, and how to load it."""
+    info = header.get("info", {})
+    lines = [f"# {info.get('name', 'A prior for pnpcm')}", "", f"- **kind**: {header['kind']}"]
+    for key, value in info.items():
+        if key != "name":
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            lines.append(f"- **{key.replace('_', ' ')}**: {text}")
+    use = ["## Use", "", "```python", "import pnpcm", "", 'prior = pnpcm.load_prior("FOLDER")']
+    return "\n".join([*lines, "", *use, "```", ""])
+
+
+def _write(file: Path, folder: Path, header: dict[str, Any], card: str) -> None:
+    write_atomically(folder / WEIGHTS, lambda temporary: _copy(file, temporary))
+    write_json(folder / CONFIG, {"pnpcm": __version__} | header)
+    write_text(folder / README, model_readme(header, card))
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)  # not its mode: safetensors files are private to their maker
+
+
+def _is_own(folder: Path) -> bool:
+    return "pnpcm" in _config(folder)
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """``config.json``; empty if there is none to read, which diffusers' reader then explains."""
+    try:
+        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _download(name: str, patterns: Sequence[str]) -> Path:
+    """The local copy of those files of a repository; fetched once, kept by huggingface_hub."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise MissingExtraError(
+            f'{name} is no local file, and the Hub needs huggingface_hub; pip install "pnpcm[hf]"'
+        ) from error
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(patterns)))
+    except Exception as error:  # no connection, no such repository, no permission, …
+        raise CheckpointError(
+            f"{name} is no local file and cannot be had from the Hub ({error}); "
+            "download it elsewhere and give the folder"
+        ) from error

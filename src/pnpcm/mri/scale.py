@@ -1,0 +1,37 @@
+"""Intensity conventions: which magnitude a prior calls bright."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError
+
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)=(\d+(?:\.\d+)?)")
+
+
+def intensity_scale(image: Tensor, convention: str) -> Tensor:
+    """Factor per image ``(B,)`` that brings complex images ``(B, 2, H, W)`` to a convention.
+
+    ``"max"``: the largest magnitude becomes 1. ``"p99.5=0.8"``: the 99.5th percentile of the
+    magnitude becomes 0.8. A prior's file names its convention under ``info["scale"]``; in use
+    ``image`` is a first reconstruction of the measurement, and y is multiplied by the factor.
+    An image without signal gets the factor 1 and a warning.
+    """
+    if image.ndim != 4 or image.shape[1] != 2:
+        raise ArgumentError(f"image has shape {tuple(image.shape)}, expected (B, 2, H, W)")
+    magnitude = torch.linalg.vector_norm(image, dim=1).flatten(1)
+    match = _PERCENTILE.fullmatch(convention)
+    if convention == "max":
+        top, level = magnitude.amax(1), 1.0
+    elif match is not None and float(match[1]) <= 100:
+        top, level = torch.quantile(magnitude, float(match[1]) / 100, dim=1), float(match[2])
+    else:
+        raise ArgumentError(f"convention is {convention!r}, expected 'max' or e.g. 'p99.5=0.8'")
+    empty = top <= 0
+    if bool(empty.any()):
+        warnings.warn("an image has no signal; its intensity is left as it is", stacklevel=2)
+    return torch.where(empty, 1.0, level / top.clamp_min(torch.finfo(top.dtype).tiny))
