@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from golden import gen
-from pnpcm import PRESETS, PnPCMConfig, demo
+from pnpcm import PRESETS, PnPCMConfig, demo, load_prior
 from pnpcm.errors import ArgumentError
 from pnpcm.files import read_image, save_picture, to_picture, write_json
 
@@ -76,7 +76,8 @@ def test_demo_writes_pictures_table_and_configuration(
     record = json.loads((tmp_path / "out" / "results.json").read_text())
     assert record["seed"] == 1
     config = PnPCMConfig.from_dict(record["mri"]["solver"])
-    assert config.data_step.max_iter == 30  # type: ignore[attr-defined]
+    assert config == PRESETS["mri/r4"].solver
+    assert record["mri"]["preset"] == "mri/r4"
     assert (tmp_path / "out" / "table.md").read_text().count("\n") == 2 + len(rows)
     assert not [p for p in (tmp_path / "out").iterdir() if p.name.startswith(".")]
 
@@ -87,8 +88,9 @@ def test_every_demo_problem_is_well_posed(task: str) -> None:
     problem = demo.TASKS[task](gen())
     y = problem.operator.A(problem.x_true)
     assert problem.operator.x_shape(y) == tuple(problem.x_true.shape)
-    assert problem.prior(problem.x_true, 0.3).shape == problem.x_true.shape
-    assert demo.map_config(problem).n_steps == problem.n_steps <= 8
+    preset = PRESETS[problem.preset]
+    assert load_prior(preset.prior)(problem.x_true, 0.3).shape == problem.x_true.shape
+    assert preset.solver.n_steps <= 8
 
 
 def test_pictures_round_trip_and_bad_files_leave_nothing(tmp_path: Path) -> None:

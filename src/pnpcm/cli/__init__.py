@@ -58,16 +58,18 @@ def demo(
     from rich.progress import track
     from rich.table import Table
 
-    from pnpcm.demo import TASKS, run_demo
+    from pnpcm.demo import COLUMNS, TASKS, cells, run_demo
+    from pnpcm.lpips import PIP_LINE, available
 
     console = Console()
-    table = Table("task", "", "PSNR before", "PSNR", "SSIM", "NFE", "seconds")
+    table = Table(*COLUMNS)
     table.columns[0].no_wrap = True
     quiet = not console.is_terminal
     for row in track(run_demo(out, seed=seed), "demo", len(TASKS), console=console, disable=quiet):
-        scores = f"{row.psnr_before:.2f}", f"{row.psnr:.2f}", f"{row.ssim:.3f}"
-        table.add_row(row.task, row.note, *scores, str(row.nfe), f"{row.seconds:.1f}")
+        table.add_row(*cells(row))
     console.print(table)
+    if not available():
+        console.print(f"LPIPS: {PIP_LINE}")
     console.print(f"pictures: {out}/overview.png, table: {out}/table.md, all: {out}/results.json")
 
 
