@@ -25,7 +25,7 @@ def heun_sample(
     al. (2022), algorithm 1.
     """
     sigmas = (*karras(n_steps, prior.sigma_min, prior.sigma_max), 0.0)
-    x = sigmas[0] * _noise(shape, per_image(generator, shape[0]))
+    x = sigmas[0] * _noise(shape, per_image(generator, shape[0]), prior)
     for t, t2 in pairwise(sigmas):
         slope = (x - prior(x, t)) / t
         end = x + (t2 - t) * slope
@@ -55,14 +55,16 @@ def consistency_sample(
     if not sigmas or any(a <= b for a, b in pairwise(sigmas)):
         raise ArgumentError(f"sigmas must decrease, got {tuple(sigmas)}")
     each = per_image(generator, shape[0])
-    x = sigmas[0] * _noise(shape, each)
+    x = sigmas[0] * _noise(shape, each, prior)
     for i, sigma in enumerate(sigmas):
         if i > 0:
-            x = x + math.sqrt(max(sigma**2 - prior.sigma_min**2, 0.0)) * _noise(shape, each)
+            x = x + math.sqrt(max(sigma**2 - prior.sigma_min**2, 0.0)) * _noise(shape, each, prior)
         x = prior(x, sigma).clamp(*prior.value_range)
     return x
 
 
-def _noise(shape: Sequence[int], each: Sequence[torch.Generator]) -> Tensor:
-    like = torch.empty(0)
+def _noise(shape: Sequence[int], each: Sequence[torch.Generator], prior: Prior) -> Tensor:
+    """Standard normal images where the prior's weights are."""
+    weights = prior.parameters() if isinstance(prior, torch.nn.Module) else iter(())
+    like = torch.empty(0, device=next((p.device for p in weights), torch.device("cpu")))
     return torch.stack([randn(shape[1:], g, like) for g in each])

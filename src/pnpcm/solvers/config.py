@@ -111,7 +111,8 @@ class PnPCMConfig(Config):
         That ρ_k is the exact balance of a data term with noise ``noise_std`` against a denoiser of
         level σ_k if ``weight`` is 1; the prior is told (1 + delta) σ_k at each step.
         """
-        levels = tuple(math.exp(v) for v in linspace(*(math.log(s) for s in sigmas), n))
+        first, last = (math.log(s) for s in sigmas)
+        levels = tuple(math.exp(v) for v in linspace(first, last, n))
         return cls(
             sigmas=levels,
             deltas=(delta,) * n,

@@ -44,6 +44,7 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
             f"{recipe.accumulate} × {accelerator.num_processes}"
         )
     state = TrainState(recipe, folder)
+    state.to(accelerator.device)
     if accelerator.is_main_process:
         out.mkdir(parents=True, exist_ok=True)
     checkpoint = out / "state.pt"
@@ -65,9 +66,6 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
         workers=recipe.data.workers,
     )
     student, optimizer, batches = accelerator.prepare(state.student, state.optimizer, batches)
-    for other in (state.target, state.teacher):
-        if other is not None:
-            other.to(accelerator.device)
     p = recipe.prior
     nets = Nets(student, state.target, state.teacher, p.sigma_data, p.sigma_min, p.sigma_max)
     last_save, started, before = time.monotonic(), time.monotonic(), state.seconds

@@ -200,7 +200,8 @@ def consistency(
 ) -> Tensor:
     """d(f(x_t, t), stopgrad f⁻(x_r, r)); both passes see the same dropout."""
     target = nets.target or nets.student
-    with torch.random.fork_rng(), torch.no_grad():
+    devices = [x_t.device] if x_t.is_cuda else []
+    with torch.random.fork_rng(devices), torch.no_grad():
         end = target(x_r, r)
     return DISTANCES[distance](nets.student(x_t, t), end)
 

@@ -38,7 +38,8 @@ class Reporter:
             sources = [(s.open(folder), s.repeat) for s in recipe.report.validation]
             samples = Samples(sources, seed=0, crop=recipe.data.crop, flip="none")
             count = min(recipe.report.images, len(samples))
-            self._validation = torch.stack([samples[n][0] for n in range(count)])
+            images = torch.stack([samples[n][0] for n in range(count)])
+            self._validation = images.to(accelerator.device)
         if recipe.trackers:
             accelerator.init_trackers(recipe.name)
         if self.main:

@@ -138,6 +138,13 @@ class TrainState:
         self.averages = Averages(self.student, recipe.ema, warmup=recipe.ema_warmup)
         self.step, self.skipped, self.seconds = 0, 0, 0.0
 
+    def to(self, device: torch.device) -> None:
+        """Move everything that a step touches."""
+        for prior in (self.student, self.target, self.teacher):
+            if prior is not None:
+                prior.to(device)
+        self.averages.copies = [[e.to(device) for e in copies] for copies in self.averages.copies]
+
     @torch.no_grad()
     def follow(self) -> None:
         """After an optimiser step: move the averages, and the target toward the student."""
