@@ -25,7 +25,7 @@ from PIL import Image
 from skimage.metrics import structural_similarity
 from typer.testing import CliRunner
 
-from golden import random_unet
+from golden import gen, random_unet
 from pnpcm import ConsistencyModel, DiffusionModel, GaussianPrior, catalogue, load_prior
 from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, CheckpointError, PnPCMError, ShapeError, UnknownNameError
@@ -33,7 +33,6 @@ from pnpcm.evaluation import Images, draw, evaluate, fit, next_level
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.priors.checkpoint import export_openai, load_own, read_header, save_prior
 from pnpcm.schedules import karras
-from pnpcm.training.validation import consistency_error
 
 TINY = UNetConfig(
     image_size=None,
@@ -273,13 +272,14 @@ def test_another_range_gives_the_same_scores(pictures: Path) -> None:
     assert there.ssim == pytest.approx(here.ssim, abs=1e-5)
 
 
-def test_consistency_error_is_that_of_training() -> None:
+def test_consistency_error_is_the_distance_of_two_answers() -> None:
     prior = ConsistencyModel(random_unet(TINY))
     x = torch.rand((5, 3, 12, 16), generator=torch.Generator().manual_seed(1)) * 2 - 1
     score = evaluate(prior, x.split(1), [25.0]).scores[0]
     near = next_level(prior, score.level)
-    expected = consistency_error(prior, x, score.level, near)
-    assert score.consistency_error == pytest.approx(expected, rel=1e-4)
+    noise = torch.stack([torch.randn((3, 12, 16), generator=gen(i)) for i in range(5)])
+    apart = prior(x + score.level * noise, score.level) - prior(x + near * noise, near)
+    assert score.consistency_error == pytest.approx(float(apart.square().mean().sqrt()), rel=1e-4)
     grid = karras(40)
     for high, low in pairwise(grid):
         assert next_level(prior, high) == pytest.approx(low, rel=1e-6)
