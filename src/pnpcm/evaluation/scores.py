@@ -81,8 +81,8 @@ def evaluate(
 
     ``sigmas`` count where white − black is ``unit``: 25 of 255 is level 2·25/255 for a prior on
     [-1, 1]. For consistency models also √mean (f(x + tn, t) − f(x + sn, s))², s the next lower
-    level: the distance of the images that two neighbouring levels lead to. Two channels (complex) are scored as they are,
-    each on the prior's whole range, not by their magnitude.
+    level: the distance of the images that two neighbouring levels lead to. Two channels (complex)
+    are scored as they are, each on the prior's whole range, not by their magnitude.
     """
     levels = [_level(prior, sigma, unit) for sigma in sigmas]
     kind = str(getattr(prior, "kind", "denoiser"))
