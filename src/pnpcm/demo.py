@@ -102,13 +102,15 @@ def markdown(rows: list[Row]) -> str:
     return head + "".join("| " + " | ".join(cells(row)) + " |\n" for row in rows)
 
 
-COLUMNS = ("task", "", "PSNR before", "PSNR", "LPIPS before", "LPIPS", "SSIM", "NFE", "seconds")
+COLUMNS = ("task", "", "PSNR (dB)", "LPIPS (VGG)", "SSIM", "NFE", "seconds")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """One line of the table as text; – for what could not be computed."""
-    looks = ("–" if v is None else f"{v:.3f}" for v in (row.lpips_before, row.lpips))
-    scores = f"{row.psnr_before:.2f}", f"{row.psnr:.2f}", *looks, f"{row.ssim:.3f}"
+    """One line of the table as text, before → after; – for what could not be computed."""
+    looks = "–"
+    if row.lpips_before is not None and row.lpips is not None:
+        looks = f"{row.lpips_before:.3f} → {row.lpips:.3f}"
+    scores = f"{row.psnr_before:.2f} → {row.psnr:.2f}", looks, f"{row.ssim:.3f}"
     return (row.task, row.note, *scores, str(row.nfe), f"{row.seconds:.1f}")
 
 

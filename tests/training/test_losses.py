@@ -192,7 +192,7 @@ def test_ect_weights_by_the_gap() -> None:
         levels.append(sigma)
         return x
 
-    losses = ECTLoss(P_mean=0.0, P_std=0.3)(Nets(identity), b)
+    losses = ECTLoss(P_mean=0.0, P_std=0.3, distance="l2")(Nets(identity), b)
     r, t = levels
     for i in range(len(b.x)):
         g = torch.Generator().manual_seed(i)

@@ -62,11 +62,12 @@ def demo(
     from pnpcm.lpips import PIP_LINE, available
 
     console = Console()
-    table = Table(*COLUMNS)
+    table = Table(COLUMNS[0], *COLUMNS[2:])
     table.columns[0].no_wrap = True
     quiet = not console.is_terminal
     for row in track(run_demo(out, seed=seed), "demo", len(TASKS), console=console, disable=quiet):
-        table.add_row(*cells(row))
+        task, note, *scores = cells(row)
+        table.add_row(f"{task}\n[dim]{note}[/dim]", *scores)
     console.print(table)
     if not available():
         console.print(f"LPIPS: {PIP_LINE}")

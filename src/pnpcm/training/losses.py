@@ -157,6 +157,10 @@ class ECTLoss(Config):
 
     r = max(σ_min, t (1 − n(t)/q^a)), n(t) = 1 + k·sigmoid(−b t), a = 1 + ⌊step/stage⌋: the pairs
     close in stage by stage. Same noise for both; no target network. Geng et al. (2024).
+
+    Their d is a norm, here its smooth form ("huber"). With the squared norm ("l2") levels near
+    σ_min, which hold the solution in place, have almost no weight, and our networks collapsed to
+    f = c_skip x after a few stages.
     """
 
     q: float = 2.0
@@ -167,7 +171,7 @@ class ECTLoss(Config):
     P_std: float = 2.0
     wide: float = 0.0
     wide_range: tuple[float, float] = (2.0, SIGMA_MAX)
-    distance: str = "l2"
+    distance: str = "huber"
     kind: ClassVar[str] = "consistency"
     needs_teacher: ClassVar[bool] = False
 
