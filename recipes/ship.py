@@ -40,7 +40,7 @@ def ship(domain: str, evaluation: Path | None) -> None:
         print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
     if evaluation is not None:
         table = (evaluation / "evaluate.md").read_text(encoding="utf-8")
-        cards.append(f"# Evaluation\n\n{table}")
+        cards.append(table)
     write_text(WEIGHTS / f"{domain}.md", "\n".join(cards))
 
 
