@@ -52,7 +52,6 @@ def errors_of_a_new_network(folder: Path) -> list[float]:
     return errors(load_prior(folder / "new/prior.safetensors"), "edm")
 
 
-# l2 for ect: with four pixels the norm of "huber" is not close to its mean, and medians are learned
 @pytest.mark.parametrize(
     ("method", "bound", "changes"),
     [
@@ -62,7 +61,8 @@ def errors_of_a_new_network(folder: Path) -> list[float]:
             0.25,
             {
                 "init_from": "edm/prior.safetensors",
-                "loss": {"stage": 100, "P_mean": -0.5, "P_std": 1.5, "distance": "l2"},
+                "loss": {"stage": 160, "P_mean": 0.0, "P_std": 1.5},
+                "optimizer": {"kind": "adamw", "lr": 1e-3, "warmup": 50, "schedule": "cosine"},
             },
         ),
         ("consistency", 0.2, {"steps": 1200, "loss": {"s1": 20, "mu0": 0.8}}),
