@@ -13,7 +13,6 @@ import argparse
 import json
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,6 @@ import torch
 from torch import Tensor
 
 from pnpcm import PnPCM, PnPCMConfig, load_prior, measure, metrics
-from pnpcm.core import DataStep
 from pnpcm.errors import ArgumentError
 from pnpcm.files import read_image, write_json
 from pnpcm.mri import birdcage_maps, gaussian1d
@@ -35,45 +33,34 @@ from pnpcm.operators import (
     PhaseRetrieval,
     SuperResolution,
 )
+from pnpcm.presets import shipped_task
 from pnpcm.rng import generators
-from pnpcm.solvers import CGStep, GradientStep, ProxStep
 from pnpcm.training.sources import Magnitude
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SEED = 0
 
 
-@dataclass(frozen=True)
-class Task:
-    """How a task measures images of a given side, and how its data step is solved."""
+Build = Callable[[int, torch.Generator], OperatorBase]
+"""Operator of a task for images of a given side; the rest of the task is presets.shipped_task."""
 
-    operator: Callable[[int, torch.Generator], OperatorBase]
-    data_step: DataStep
-    sigma_y: float = 0.05
-    n_steps: int = 4
-
-
-PHOTO_TASKS = {
-    "inpaint-70": Task(
-        lambda n, g: Inpainting.random((n, n), missing=0.7, generator=g), ProxStep()
-    ),
-    "superres-4": Task(lambda n, g: SuperResolution((3, n, n), 4), ProxStep()),
-    "deblur-gauss": Task(lambda n, g: GaussianBlur((3, n, n)), ProxStep()),
-    "jpeg-5": Task(lambda n, g: JPEG(5), GradientStep("lbfgs", n_iter=10)),
-    "nonlinear-deblur": Task(lambda n, g: NonlinearBlur(), GradientStep("lbfgs", n_iter=10)),
-    "phase-retrieval": Task(
-        lambda n, g: PhaseRetrieval.random((n, n), g), GradientStep("lbfgs", n_iter=40), n_steps=8
-    ),
+PHOTO_TASKS: dict[str, Build] = {
+    "inpaint-70": lambda n, g: Inpainting.random((n, n), missing=0.7, generator=g),
+    "superres-4": lambda n, g: SuperResolution((3, n, n), 4),
+    "deblur-gauss": lambda n, g: GaussianBlur((3, n, n)),
+    "jpeg-5": lambda n, g: JPEG(5),
+    "nonlinear-deblur": lambda n, g: NonlinearBlur(),
+    "phase-retrieval": lambda n, g: PhaseRetrieval.random((n, n), g),
 }
 
 
-def scan(acceleration: int) -> Callable[[int, torch.Generator], OperatorBase]:
+def scan(acceleration: int) -> Build:
     return lambda n, g: MultiCoilMRI(
         birdcage_maps(8, (n, n)), gaussian1d(n, acceleration, n // 12, generator=g)
     )
 
 
-MRI_TASKS = {f"r{r}": Task(scan(r), CGStep(10), sigma_y=0.005) for r in (4, 8)}
+MRI_TASKS = {f"r{r}": scan(r) for r in (4, 8)}
 
 
 def photos(side: int, count: int = 6) -> Tensor:
@@ -124,23 +111,24 @@ def draw(rng: np.random.Generator, best: dict[str, float] | None) -> dict[str, f
     return near
 
 
-def config(task: Task, n: dict[str, float]) -> PnPCMConfig:
+def config(task: str, n: dict[str, float]) -> PnPCMConfig:
+    _, _, data_step, n_steps, sigma_y = shipped_task(task)
     return PnPCMConfig.geometric(
         (n["first"], n["last"]),
-        n=task.n_steps,
-        noise_std=2 * task.sigma_y,
+        n=n_steps,
+        noise_std=2 * sigma_y,
         delta=n["delta"],
         weight=n["weight"],
         mu=n["mu"],
         noise_scale=n["noise_scale"],
-        data_step=task.data_step,
+        data_step=data_step,
     )
 
 
-def score(prior: object, task: Task, numbers: dict[str, float], x: Tensor) -> float:
+def score(prior: object, task: str, build: Build, numbers: dict[str, float], x: Tensor) -> float:
     """Mean PSNR; the same masks and noise in every trial."""
-    operator = task.operator(x.shape[-1], torch.Generator().manual_seed(SEED))
-    y = measure(operator, x, sigma_y=task.sigma_y, generator=generators(range(len(x))))
+    operator = build(x.shape[-1], torch.Generator().manual_seed(SEED))
+    y = measure(operator, x, sigma_y=shipped_task(task)[-1], generator=generators(range(len(x))))
     seeds = generators(range(100, 100 + len(x)))
     result = PnPCM(prior, config(task, numbers))(y, operator, generator=seeds)  # type: ignore[arg-type]
     out = result.x
@@ -172,7 +160,7 @@ def main() -> None:
             best = max(trials, key=lambda t: t[0])[1] if i >= options.trials // 2 else None
             numbers = draw(rng, best)
             try:
-                trials.append((score(prior, tasks[name], numbers, x), numbers))
+                trials.append((score(prior, name, tasks[name], numbers, x), numbers))
             except ArgumentError:  # diverged
                 continue
         top, numbers = max(trials, key=lambda t: t[0])

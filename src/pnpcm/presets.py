@@ -4,8 +4,8 @@ The rows of the paper (Gülle et al., CVPR 2026, hyperparameter table; sigma_y =
 score that the paper reports for them. They belong to the authors' priors: CelebA-HQ 256×256 and
 fastMRI knee 320×320. Noise levels start from ᾱ_{i_N + 2} as in the released code.
 
-The rows of the shipped priors come from `benchmarks/search_presets.py`, a random search on a few
-training images; the score is the one on those images.
+The rows of the shipped priors come from `benchmarks/search_presets.py`, a random search of 30
+(natural) and 24 (mri) trials on a few training images; the score is the one on those images.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _table() -> dict[str, Preset]:
         )
     for prior, tasks in _SHIPPED.items():
         for name, (first, last, delta, weight, mu, noise_scale, psnr) in tasks.items():
-            operator, options, data_step, n, sigma_y = _shipped_task(name)
+            operator, options, data_step, n, sigma_y = shipped_task(name)
             solver = PnPCMConfig.geometric(
                 (first, last),
                 n=n,
@@ -70,7 +70,7 @@ def _table() -> dict[str, Preset]:
     return rows
 
 
-def _shipped_task(name: str) -> tuple[str, dict[str, float], DataStep, int, float]:
+def shipped_task(name: str) -> tuple[str, dict[str, float], DataStep, int, float]:
     """Operator, its options, data step, evaluations and sigma_y of a task."""
     if name in ("r4", "r8"):
         return "mri", {"acceleration": int(name[1:])}, CGStep(10), 4, 0.005

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.files import write_atomically
-from pnpcm.networks import UNet
+from pnpcm.networks import UNet, UNetConfig
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
 from pnpcm.training.recipe import OptimizerConfig, Recipe
@@ -38,8 +38,7 @@ def load_weights(path: Path, recipe: Recipe) -> NetPrior:
     """A prior from a file, which must have the recipe's network."""
     prior = load_own(path) if path.suffix == ".safetensors" else load_openai(path)
     network = prior.network
-    ignored = {"dropout": 0.0, "image_size": None}
-    if not isinstance(network, UNet) or _differ(network, recipe, ignored):
+    if not isinstance(network, UNet) or _shape(network.config) != _shape(recipe.network):
         raise CheckpointError(
             f"{path} holds another network than the recipe's; expected {recipe.network}"
         )
@@ -56,15 +55,15 @@ def copy_weights(prior: NetPrior, network: UNet) -> None:
     network.load_state_dict({k.removeprefix("network."): v for k, v in prior.state_dict().items()})
 
 
-def _differ(network: UNet, recipe: Recipe, ignored: dict[str, Any]) -> bool:
-    have, want = network.config, recipe.network
-    same = {"attention": have.attention_factors == want.attention_factors}
-    ignored = ignored | {"attention_ds": None, "attention_resolutions": None}
-    a, b = have.to_dict() | ignored, want.to_dict() | ignored
-    a["channel_mult"], b["channel_mult"] = list(have.channels), list(want.channels)
-    a["out_channels"] = have.out_channels or have.in_channels
-    b["out_channels"] = want.out_channels or want.in_channels
-    return a != b or not same["attention"]
+def _shape(config: UNetConfig) -> dict[str, Any]:
+    """What decides the weights and their use: dropout, size and spelling left out."""
+    left_out = ("dropout", "image_size", "channel_mult", "attention_ds", "attention_resolutions")
+    fields = {k: v for k, v in config.to_dict().items() if k not in left_out}
+    return fields | {
+        "channels": config.channels,
+        "attention": config.attention_factors,
+        "out_channels": config.out_channels or config.in_channels,
+    }
 
 
 def make_optimizer(parameters: Any, config: OptimizerConfig) -> torch.optim.Optimizer:
@@ -164,8 +163,8 @@ class TrainState:
         """All of it or nothing."""
         content: dict[str, Any] = {
             "recipe": json.dumps(self.recipe.to_dict()),
-            "student": _weights(self.student),
-            "target": _weights(self.target) if self.target is not None else {},
+            "student": dict(self.student.state_dict()),
+            "target": dict(self.target.state_dict()) if self.target is not None else {},
             "optimizer": self.optimizer.state_dict(),
             "averages": self.averages.copies,
             "step": self.step,
@@ -195,7 +194,3 @@ class TrainState:
                     a.copy_(b)
         self.step, self.skipped = content["step"], content["skipped"]
         self.seconds, self.history = content["seconds"], json.loads(content["history"])
-
-
-def _weights(prior: NetPrior) -> dict[str, Tensor]:
-    return dict(prior.state_dict())
