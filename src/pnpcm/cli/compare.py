@@ -1,0 +1,104 @@
+"""``pnpcm compare``: how close pictures are to their references."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pnpcm.evaluation.compare import Comparison, Pairs
+
+COLUMNS = ("", "PSNR (dB)", "SSIM", "LPIPS VGG", "LPIPS Alex")
+
+
+def compare(
+    ref: Annotated[Path, typer.Argument(help="Reference: a picture, or a folder of pictures.")],
+    out: Annotated[Path, typer.Argument(help="What to judge: a picture, or a folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    perceptual: Annotated[
+        bool, typer.Option("--lpips/--no-lpips", help="LPIPS takes most time and memory.")
+    ] = True,
+) -> None:
+    """Compare pictures with their references: PSNR, SSIM, LPIPS.
+
+    Pictures of two folders are matched by their names without suffix; the last row is the mean.
+    PNG, JPEG, TIFF and WebP, 8 or 16 bits. Exit code 0, or 2 for bad input.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    from pnpcm.evaluation.compare import compare_files, mean, pair
+    from pnpcm.lpips import PIP_LINE, available
+
+    console, status = Console(), Console(stderr=True)
+    pairs = pair(ref, out)
+    quiet = as_json or not status.is_terminal
+    rows = [
+        compare_files(one, two, perceptual=perceptual)
+        for one, two in track(pairs.files, "compare", console=status, disable=quiet)
+    ]
+    folders = ref.is_dir()
+    means = mean(rows) if folders else None
+    hint = None if not perceptual or available() else f"LPIPS: {PIP_LINE}"
+    if as_json:
+        print(json.dumps(_content(ref, out, pairs, rows, means, hint), indent=2))
+        return
+    console.print(_table(rows, means))
+    for row in rows:
+        for note in row.notes:
+            console.print(f"{row.name}: {note}", markup=False, highlight=False)
+    for folder, files in ((ref, pairs.only_ref), (out, pairs.only_out)):
+        if files:
+            names = ", ".join(path.name for path in files)
+            console.print(f"only in {folder}: {names}", markup=False, highlight=False)
+    if hint:
+        console.print(hint, markup=False, highlight=False)
+
+
+def _table(rows: list[Comparison], means: Comparison | None) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(COLUMNS[0])
+    for column in COLUMNS[1:]:
+        table.add_column(column, justify="right")
+    for row in (*rows, *((means,) if means else ())):
+        table.add_row(Text(row.name), *_cells(row))
+        if row is rows[-1] and means:
+            table.add_section()
+    return table
+
+
+def _cells(row: Comparison) -> list[str]:
+    scores = ((row.psnr, 2), (row.ssim, 4), (row.lpips_vgg, 4), (row.lpips_alex, 4))
+    return [
+        "–" if score is None else "∞" if math.isinf(score) else f"{score:.{digits}f}"
+        for score, digits in scores
+    ]
+
+
+def _content(
+    ref: Path,
+    out: Path,
+    pairs: Pairs,
+    rows: list[Comparison],
+    means: Comparison | None,
+    hint: str | None,
+) -> dict[str, Any]:
+    images = [
+        row.to_dict() | {"ref": str(one), "out": str(two)}
+        for row, (one, two) in zip(rows, pairs.files, strict=True)
+    ]
+    return {
+        "ref": str(ref),
+        "out": str(out),
+        "images": images,
+        "mean": means.to_dict() if means else None,
+        "only_ref": [str(path) for path in pairs.only_ref],
+        "only_out": [str(path) for path in pairs.only_out],
+        "hint": hint,
+    }
