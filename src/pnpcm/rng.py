@@ -62,6 +62,8 @@ def randn(shape: Sequence[int], generator: torch.Generator, like: Tensor) -> Ten
 def randn_like(x: Tensor, generator: Generators | None) -> Tensor:
     """Standard normal values like ``x`` ``(B, …)``, image ``i`` drawn from generator ``i``."""
     draws = [randn(x.shape[1:], g, x) for g in per_image(generator, x.shape[0])]
+    if len(draws) == 1:
+        return draws[0][None]  # not stacked: a second copy of a large image
     return torch.stack(draws) if draws else torch.empty_like(x)
 
 

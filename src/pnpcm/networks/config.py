@@ -8,6 +8,7 @@ from typing import Literal
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.networks.blocks import GROUPS
+from pnpcm.networks.receptive import receptive_radius
 
 DEFAULT_MULT: dict[int, tuple[float, ...]] = {
     512: (0.5, 1, 1, 2, 2, 4, 4),
@@ -87,13 +88,7 @@ class UNetConfig(Config):
     @property
     def receptive_radius(self) -> int | None:
         """No output depends on pixels farther away (in either axis); None: on all of them."""
-        if self.norm or self.middle_attention or self.attention_factors:
-            return None
-        factors = [1 << level for level in range(len(self.channels))]
-        convs = 2 + 4 * factors[-1]  # input, head, middle
-        convs += sum(factors) * 2 * (2 * self.num_res_blocks + 1)  # blocks on both ways
-        convs += 3 * sum(factors[1:])  # down blocks work at f, up blocks at f / 2
-        return self.patch * (convs + factors[-1])  # the last term: coarse pixels are large
+        return receptive_radius(self)
 
     def _check_numbers(self) -> None:
         for name in ("in_channels", "model_channels", "num_res_blocks", "num_head_channels"):

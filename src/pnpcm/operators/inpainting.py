@@ -128,11 +128,22 @@ def median_fill(y: Tensor, mask: Tensor, *, chunk: int = 1 << 19) -> Tensor:
 
     Pass w = 2, 3, … looks at (2w+1)² windows of the image as it was before the pass; of an even
     number of values the lower middle one counts. Ends when nothing is missing; a plane without a
-    known pixel becomes 0. Works on the missing pixels of all images at once, ``chunk`` at a time.
+    known pixel becomes 0. Works on the missing pixels of many small planes or of one large plane
+    at once, ``chunk`` at a time.
     """
     height, width = y.shape[-2:]
     planes = y.reshape(-1, height, width)
     known = mask.bool().expand(y.shape).reshape(-1, height, width)
+    together = max(8 * chunk // (height * width), 1)
+    x = torch.empty_like(planes)
+    for first in range(0, len(planes), together):
+        part = slice(first, first + together)
+        x[part] = _fill(planes[part], known[part], chunk)
+    return x.reshape(y.shape)
+
+
+def _fill(planes: Tensor, known: Tensor, chunk: int) -> Tensor:
+    height, width = planes.shape[-2:]
     x = torch.where(known, planes, torch.nan)
     w = 2
     while not bool(known.all()) and w < 2 * max(height, width):
@@ -150,4 +161,4 @@ def median_fill(y: Tensor, mask: Tensor, *, chunk: int = 1 << 19) -> Tensor:
             x[p, i, j] = torch.cat(filled)
             known = known | near
         w += 1
-    return torch.where(known, x, 0).reshape(y.shape)
+    return torch.where(known, x, 0)

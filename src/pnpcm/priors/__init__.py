@@ -5,7 +5,9 @@ from typing import Any
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.gaussian import GaussianPrior, StationaryGaussianPrior
+from pnpcm.priors.grey import GreyPrior
 from pnpcm.priors.mixture import GaussianMixturePrior
+from pnpcm.priors.tiled import TiledPrior
 from pnpcm.tables import Table
 
 PRIORS: Table[type[Any]] = Table(
@@ -16,6 +18,7 @@ PRIORS: Table[type[Any]] = Table(
         "gaussian": GaussianPrior,
         "gaussian-stationary": StationaryGaussianPrior,
         "gaussian-mixture": GaussianMixturePrior,
+        "tiled": TiledPrior,
     },
 )
 
@@ -25,5 +28,7 @@ __all__ = [
     "DiffusionModel",
     "GaussianMixturePrior",
     "GaussianPrior",
+    "GreyPrior",
     "StationaryGaussianPrior",
+    "TiledPrior",
 ]

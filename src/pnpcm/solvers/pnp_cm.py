@@ -83,26 +83,36 @@ class PnPCM:
         z_prev = self._z_start(y, operator, generators)
         residuals = []
         steps = zip(config.sigmas, config.deltas, config.rhos, config.momentum, strict=True)
+        # images may be large: what is not needed again is dropped at once, and what nobody else
+        # can hold (callbacks keep x, z, u) is changed in place
         for k, (sigma, delta, rho, mu) in enumerate(steps, start=1):
-            z = config.data_step(x_ahead - u_ahead, y, operator, rho, z_prev=z_prev)
-            noised = z + u_ahead
+            v = x_ahead - u_ahead
+            del x_ahead
+            z = config.data_step(v, y, operator, rho, z_prev=z_prev)
+            del v
+            z_moved = norm(z - (x if z_prev is None else z_prev))
+            z_prev, total = z, z + u_ahead
+            del u_ahead
+            noised = total
             if noisy:
-                noise = randn_like(noised, generators)
-                noised = noised + config.noise_scale * sigma * unit * noise
+                noised = randn_like(total, generators)
+                noised.mul_(config.noise_scale * sigma * unit).add_(total)
             x_next = prior(noised, (1 + delta) * sigma * unit)
-            if not bool(torch.isfinite(x_next).all()):
+            del noised
+            if not _is_finite(x_next):
                 raise ArgumentError(
                     f"prior returned NaN or infinity in iteration {k} at σ = {sigma:g}; "
                     "check its weights and the scale of y"
                 )
             if config.clamp:
                 x_next = x_next.clamp(low, high)
-            u_next = u_ahead + z - x_next
-            x_ahead = x_next + mu * (x_next - x)
-            u_ahead = u_next + mu * (u_next - u)
-            moved = norm(x_next - x) + norm(z - (x if z_prev is None else z_prev))
-            residuals.append((moved + norm(u_next - u)) / math.sqrt(x[0].numel()))
-            x, u, z_prev = x_next, u_next, z
+            u_next = total - x_next
+            del total
+            dx, du = x_next - x, u_next - u
+            residuals.append((norm(dx) + z_moved + norm(du)) / math.sqrt(x[0].numel()))
+            x, u = x_next, u_next
+            x_ahead, u_ahead = dx.mul_(mu).add_(x), du.mul_(mu).add_(u)  # noqa: F841  # seen by k + 1
+            del x_next, u_next, dx, du
             if callback is not None:
                 callback(Step(k=k, sigma=sigma, rho=rho, x=x, z=z, u=u))
         seconds = time.perf_counter() - start
@@ -110,7 +120,7 @@ class PnPCM:
 
     def _start(self, y: Tensor, operator: Operator, x_init: Tensor | None, middle: float) -> Tensor:
         if x_init is not None:
-            return x_init.clone()
+            return x_init.clone() if x_init.is_inference() else x_init
         if self.config.init == "auto" and hasattr(operator, "x_start"):
             x: Tensor = operator.x_start(y)
             return x
@@ -132,13 +142,13 @@ def _check_call(y: Tensor, operator: Operator, x_init: Tensor | None) -> None:
         raise OperatorError(f"operator is a {type(operator).__name__} without A(x); see core.py")
     if y.ndim < 2 or len(y) == 0:
         raise ShapeError(f"y has shape {tuple(y.shape)}, expected a batch (B, …) of at least one")
-    if not bool(torch.isfinite(y).all()):
+    if not _is_finite(y):
         raise ArgumentError("y holds NaN or infinity; mask or repair the measurement first")
     if x_init is None:
         return
     if x_init.is_complex():
         raise ArgumentError("x_init is complex; give two channels (real, imaginary), (B, 2, H, W)")
-    if not bool(torch.isfinite(x_init).all()):
+    if not _is_finite(x_init):
         raise ArgumentError("x_init holds NaN or infinity; give a finite start")
     known = hasattr(operator, "x_shape") or hasattr(operator, "A_adjoint")
     shape = _image_shape(y, operator) if known else (len(y), *x_init.shape[1:])
@@ -146,6 +156,12 @@ def _check_call(y: Tensor, operator: Operator, x_init: Tensor | None) -> None:
         raise ShapeError(
             f"x_init has shape {tuple(x_init.shape)}, y {tuple(y.shape)} was measured from {shape}"
         )
+
+
+def _is_finite(x: Tensor) -> bool:
+    """Neither NaN nor infinity anywhere; unlike ``torch.isfinite`` without a copy of ``x``."""
+    real = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    return x.numel() == 0 or all(math.isfinite(end) for end in torch.aminmax(real))
 
 
 def _image_shape(y: Tensor, operator: Operator) -> tuple[int, ...]:
