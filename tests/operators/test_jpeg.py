@@ -12,9 +12,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+import pnpcm
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators import jpeg_codec as codec
 from pnpcm.operators.jpeg import JPEG
+
+PICTURES = Path(pnpcm.__file__).parent / "data"
 
 
 def gen(seed: int = 0) -> torch.Generator:
@@ -119,6 +122,7 @@ def test_chroma_sampling_worked_out_by_hand() -> None:
     plane = torch.arange(16, dtype=torch.float64).reshape(1, 1, 4, 4)
     assert codec.decimate(plane, (2, 2)).flatten().tolist() == [0, 2, 8, 10]
     assert codec.decimate(plane, (1, 2)).shape == (1, 1, 4, 2)
+    assert codec.cell_mean(plane, (2, 2)).flatten().tolist() == [2.5, 4.5, 10.5, 12.5]
     few = torch.tensor([[[[1.0, 2.0]]]])
     assert codec.replicate(few, (2, 2)).flatten().tolist() == [1, 1, 2, 2] * 2
     assert codec.smooth_up(few, (1, 2)).flatten().tolist() == [1.0, 1.25, 1.75, 2.0]
@@ -140,6 +144,58 @@ def test_codec_agrees_with_pillow(name: str, mode: int) -> None:
     y = JPEG(5, subsampling=name).acquire(x).clamp(-1, 1)
     assert psnr(y, decoded / 127.5 - 1) > 30
     assert psnr(y, decoded / 127.5 - 1) > psnr(x, y) + 3  # nearer to Pillow than to the image
+
+
+def through_pillow(image: Image.Image, **options: object) -> Tensor:
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", **options)
+    return torch.from_numpy(np.array(Image.open(buffer))).double()
+
+
+@pytest.mark.parametrize("picture", ["Wine_by_Jakkub_Mede", "Picture_0B_by_freespace"])
+@pytest.mark.parametrize(("name", "mode"), [("4:4:4", 0), ("4:2:2", 1), ("4:2:0", 2)])
+@pytest.mark.parametrize("quality", [5, 10, 50])
+def test_eight_bit_is_pillow_but_for_ties(picture: str, name: str, mode: int, quality: int) -> None:
+    """Beyond ±2 lie only blocks with a coefficient whose integer DCT tips over a half."""
+    with Image.open(PICTURES / f"{picture}.png") as file:
+        image = file.convert("RGB").crop((0, 0, 251, 243))  # no whole cells
+    pixels = torch.from_numpy(np.array(image)).double()
+    decoded = through_pillow(image, quality=quality, subsampling=mode)
+    operator = JPEG(quality, subsampling=name, eight_bit=True)
+    y = operator.acquire((pixels / 127.5 - 1).permute(2, 0, 1)[None])[0].permute(1, 2, 0)
+    v = (y + 1) * 127.5
+    assert float((v - v.round()).abs().max()) < 1e-9
+    assert float(v.min()) >= 0
+    assert float(v.max()) <= 255
+    gap = (v - decoded).abs()
+    assert float((gap < 0.5).double().mean()) > (0.96 if quality == 50 else 0.99)
+    assert float((gap < 2.5).double().mean()) > (0.993 if quality == 50 else 0.998)
+
+
+@pytest.mark.parametrize("quality", [5, 10, 50])
+def test_eight_bit_grey_is_pillow(quality: int) -> None:
+    x = natural_image(43, 50)[:, :1]
+    decoded = through_pillow(Image.fromarray(pixels(x)[..., 0]), quality=quality)
+    for dtype in (torch.float32, torch.float64):
+        y = JPEG(quality, eight_bit=True).acquire(x.to(dtype))
+        assert y.dtype == dtype
+        assert float(((y[0, 0].double() + 1) * 127.5 - decoded).abs().max()) < 1.01
+
+
+def test_libjpeg_chroma_is_nearest_to_a_real_file(tmp_path: Path) -> None:
+    with Image.open(PICTURES / "Picture_0B_by_freespace.png") as file:
+        image = file.convert("RGB")
+    image.save(tmp_path / "a.jpg", quality=10, subsampling=2)
+    decoded = through_pillow(image, quality=10, subsampling=2).permute(2, 0, 1)[None] / 127.5 - 1
+    x = torch.from_numpy(np.array(image)).double().permute(2, 0, 1)[None] / 127.5 - 1
+    near = {
+        chroma: psnr(JPEG.from_file(tmp_path / "a.jpg", chroma=chroma).A(x), decoded)  # type: ignore[arg-type]
+        for chroma in ("codec", "smooth", "libjpeg")
+    }
+    assert near["libjpeg"] > near["smooth"] + 1 > near["codec"] + 5
+    real = JPEG(10, chroma="libjpeg")
+    assert psnr(real.acquire(x), decoded) > psnr(JPEG(10).acquire(x), decoded) + 5
+    assert JPEG.from_file(tmp_path / "a.jpg", eight_bit=True).eight_bit
 
 
 def test_quality_100_hardly_changes_the_image() -> None:
@@ -271,7 +327,38 @@ def test_blocks_do_not_see_each_other_in_the_codec() -> None:
     assert not torch.equal(a[..., 16:, 16:], b[..., 16:, 16:])
 
 
-@pytest.mark.parametrize("chroma", ["smooth", "codec"])
+@pytest.mark.parametrize("chroma", ["smooth", "codec", "libjpeg"])
+@pytest.mark.parametrize("subsampling", list(codec.SUBSAMPLING))
+def test_rows_depend_on_no_more_than_the_operator_says(chroma: str, subsampling: str) -> None:
+    operator = JPEG(10, subsampling=subsampling, chroma=chroma)  # type: ignore[arg-type]
+    cell, margin = operator.row_cell, operator.row_margin
+    assert cell == (16 if subsampling in ("4:2:0", "4:4:0") else 8)
+    assert (margin > 0) == (cell == 16 and chroma != "codec")
+    x = 2 * torch.rand((1, 3, 96, 32), generator=gen(), dtype=torch.float64) - 1
+    changed = x.clone()
+    changed[..., 48:, :] *= -1
+    for f in (operator.A, operator.acquire):
+        moved = (f(x) - f(changed)).abs().amax((0, 1, 3)).nonzero().flatten()
+        assert int(moved[0]) >= 48 - margin
+    seen = (operator.A(x) - operator.A(changed)).abs().amax((0, 1, 3)).nonzero().flatten()
+    assert (int(seen[0]) < 48) == (margin > 0)
+
+
+def test_cells_are_coefficients_in_steps() -> None:
+    x = natural_image(32, 48)
+    operator = JPEG(30, subsampling="4:4:4", chroma="libjpeg")
+    y = operator.acquire(x)
+    steps = operator.cells(y)
+    assert steps.shape == (1, 3 * 32 * 48)
+    assert float((steps - steps.round()).abs().max()) < 1e-6  # decoded values lie on the grid
+    assert float((steps - operator.cells(x)).abs().max()) < 0.5 + 1e-6
+    assert JPEG(30).cells(x).shape == (1, 32 * 48 * 3 // 2)
+    grey = JPEG(30).cells(torch.full((1, 1, 8, 8), 1.0, dtype=torch.float64))
+    assert float(grey[0, 0]) == pytest.approx(8 * 127 / int(JPEG(30).tables[0, 0, 0]))
+    assert float(grey[0, 1:].abs().max()) < 1e-9
+
+
+@pytest.mark.parametrize("chroma", ["smooth", "codec", "libjpeg"])
 def test_gradient_is_that_of_finite_differences(chroma: str) -> None:
     # coefficients stay away from half-integers, where the cubic jumps
     operator = JPEG(60, chroma=chroma)  # type: ignore[arg-type]

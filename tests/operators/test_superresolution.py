@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 
 from golden import gen, image, relative
-from pnpcm.operators import (
-    SuperResolution,
-)
+from pnpcm.errors import ArgumentError
+from pnpcm.laws import check_operator
+from pnpcm.operators import SuperResolution
 from pnpcm.operators import superresolution as sr
 
 SHAPE = (3, 256, 256)
@@ -31,7 +31,7 @@ def test_bicubic_taps_of_factor_four() -> None:
 
 @pytest.mark.parametrize(("n", "factor"), [(256, 4), (24, 3), (20, 5), (10, 2), (4, 4), (6, 1)])
 def test_cosine_singular_values_are_those_of_the_matrix(n: int, factor: int) -> None:
-    dense = torch.linalg.svdvals(sr.bicubic_matrix(n, factor))
+    dense = torch.linalg.svdvals(sr.reduction_matrix(n, factor))
     closed = sr.singular_values(n, factor).sort(descending=True).values
     assert torch.allclose(closed, dense, atol=1e-12)
     if (n, factor) == (256, 4):
@@ -59,3 +59,39 @@ def test_filtered_path_equals_matrix_path(factor: int) -> None:
     assert relative(large.A(x), y) < 1e-6
     assert relative(large.A_adjoint(y), operator.A_adjoint(y)) < 1e-6
     assert relative(large.prox_l2(x, y + 0.1, 7.0), operator.prox_l2(x, y + 0.1, 7.0)) < 1e-6
+
+
+# area ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("size", "factor"), [((36, 48), 4), ((15, 21), 3), ((10, 8), 2)])
+@pytest.mark.parametrize("dense", [True, False])
+def test_area_is_the_mean_of_cells(size: tuple[int, int], factor: int, dense: bool) -> None:
+    operator = SuperResolution((3, *size), factor, downsampler="area")
+    if not dense:
+        operator.dense = (False, False)
+    x = torch.randn((2, 3, *size), generator=gen(), dtype=torch.float64)
+    y = operator.A(x)
+    torch.testing.assert_close(y, F.avg_pool2d(x, factor), rtol=0, atol=1e-14)
+    back = F.interpolate(y, scale_factor=factor) / factor**2  # each pixel gets 1/f² of its cell
+    torch.testing.assert_close(operator.A_adjoint(y), back, rtol=0, atol=1e-14)
+    for gamma in (0.1, 7.0, 1e3):
+        # y − A(prox) = (y − Az)/(1 + γ/f²): A Aᵀ = 1/f², worked out by hand
+        z = torch.randn(x.shape, generator=gen(1), dtype=torch.float64)
+        gap = (y - F.avg_pool2d(z, factor)) / (1 + gamma / factor**2)
+        expected = z + gamma * F.interpolate(gap, scale_factor=factor) / factor**2
+        torch.testing.assert_close(operator.prox_l2(z, y, gamma), expected, rtol=0, atol=1e-11)
+    assert torch.allclose(operator.singular_values, torch.tensor(1 / factor).double())
+
+
+def test_both_downsamplers_obey_the_laws() -> None:
+    for name in sr.DOWNSAMPLERS:
+        operator = SuperResolution((3, 16, 20), 2, downsampler=name)
+        x = torch.randn((2, 3, 16, 20), generator=gen(), dtype=torch.float64)
+        report = check_operator(operator, x, generator=gen())
+        assert report.ok, str(report)
+
+
+def test_the_downsampler_is_named() -> None:
+    assert repr(SuperResolution((3, 8, 12), 4)) == "SuperResolution(3×8×12, factor 4, bicubic)"
+    assert "area" in repr(SuperResolution((3, 8, 12), 4, downsampler="area"))
+    with pytest.raises(ArgumentError, match=r"downsampler is 'lanczos'.*bicubic, area"):
+        SuperResolution((3, 8, 12), 4, downsampler="lanczos")

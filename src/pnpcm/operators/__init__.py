@@ -3,11 +3,12 @@
 from pnpcm.operators.base import DecomposableOperator, LinearOperatorBase, OperatorBase
 from pnpcm.operators.blur import Blur
 from pnpcm.operators.compose import Compose
-from pnpcm.operators.crop import Crop
+from pnpcm.operators.crop import Crop, canvas_for
 from pnpcm.operators.function import FunctionOperator
 from pnpcm.operators.gaussian_blur import GaussianBlur
 from pnpcm.operators.inpainting import Inpainting
 from pnpcm.operators.jpeg import JPEG
+from pnpcm.operators.kernels import gaussian_kernel, motion_kernel
 from pnpcm.operators.measure import measure
 from pnpcm.operators.mri import MultiCoilMRI
 from pnpcm.operators.nonlinear_blur import NonlinearBlur
@@ -48,5 +49,8 @@ __all__ = [
     "OperatorBase",
     "PhaseRetrieval",
     "SuperResolution",
+    "canvas_for",
+    "gaussian_kernel",
     "measure",
+    "motion_kernel",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ from pnpcm.transforms import (
 DIRECT_TAPS = 32
 """A kernel of more taps (height + width where separable) is applied by FFT, which wins there."""
 
+PLANES_AT_ONCE = 1 << 22
+"""Values of the channels that are solved together; large images go channel by channel."""
+
 
 class Blur(DecomposableOperator):
     r"""Convolution ``y = k ∗ x`` of each channel, cropped to the size of the image.
@@ -42,7 +45,8 @@ class Blur(DecomposableOperator):
 
     ``prox_l2`` is closed where a basis is known: Fourier for circular; cosines for reflect with
     a kernel even in both axes; singular vectors of the 1-D factors for separable kernels on
-    sides up to 512. Otherwise it is CG, preconditioned by the circular blur.
+    sides up to 512. Otherwise it is CG, preconditioned by the circular blur. Each channel is a
+    problem of its own.
     """
 
     image_shape: tuple[int, int, int]
@@ -75,6 +79,8 @@ class Blur(DecomposableOperator):
             passes = [self.column[:, None], self.row[None, :]]
         self.passes = [taps.flip(0, 1).tolist() for taps in passes]  # flipped: they correlate
         self.direct = sum(int(taps.count_nonzero()) for taps in passes) <= DIRECT_TAPS
+        self.planar = True
+        """Whether all channels share one blur, so that each can be solved alone."""
         self._basis: Basis | None = None
 
     @classmethod
@@ -177,6 +183,11 @@ class Blur(DecomposableOperator):
             return super()._residual_coefficients(z, y)
         return self.U_adjoint(y) - self._like("singular_values", z) * self.V_adjoint(z)
 
+    def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
+        if not self.planar:
+            return super()._prox_l2(z, y, gamma)
+        return each_plane(super()._prox_l2, z, y, gamma)
+
     @property
     def _power(self) -> Tensor:
         """|K̂|² of the circular blur."""
@@ -196,6 +207,22 @@ class Blur(DecomposableOperator):
                 f"{', '.join(map(str, self.image_shape))}): "
                 "was y measured with another operator?"
             )
+
+
+def each_plane(
+    prox: Callable[[Tensor, Tensor, Gamma], Tensor], z: Tensor, y: Tensor, gamma: Gamma
+) -> Tensor:
+    """``prox(z, y, gamma)`` with every channel as an image ``(1, H, W)``, a few at a time."""
+    z_planes, y_planes = z.reshape(-1, 1, *z.shape[2:]), y.reshape(-1, 1, *y.shape[2:])
+    x = torch.empty_like(z_planes)
+    at_once = max(1, PLANES_AT_ONCE // z[0, 0].numel())
+    for start in range(0, len(x), at_once):
+        part = slice(start, start + at_once)
+        weight = gamma
+        if isinstance(gamma, Tensor):  # one number per image, of which a plane takes its own
+            weight = gamma.repeat_interleave(z.shape[1], 0)[part]
+        x[part] = prox(z_planes[part], y_planes[part], weight)
+    return x.reshape(z.shape)
 
 
 def _check_kernel(kernel: Tensor, image_shape: tuple[int, int, int]) -> Tensor:

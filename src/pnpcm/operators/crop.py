@@ -9,6 +9,7 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import DecomposableOperator
 from pnpcm.operators.checks import check_image_shape
+from pnpcm.transforms import fast_length
 
 Margins = tuple[int, int, int, int]
 
@@ -16,7 +17,11 @@ Margins = tuple[int, int, int, int]
 class Crop(DecomposableOperator):
     """Cut ``margins`` (left, right, top, bottom) off an image ``(C, H, W)``.
 
-    ``Compose(Crop(…), Blur(…))`` is a blur whose borders are unknown rather than assumed.
+    After a blur it leaves the borders unknown rather than assumed, which is what a photograph
+    needs; :func:`canvas_for` says how large the scene must be:
+
+    >>> canvas, margins = canvas_for(kernel, (3, 480, 640))
+    >>> operator = Compose(Crop(canvas, margins), Blur(kernel, canvas, boundary="circular"))
     """
 
     image_shape: tuple[int, int, int]
@@ -74,3 +79,22 @@ class Crop(DecomposableOperator):
                 f"y has shape {tuple(y.shape)}, {self!r} makes (B, "
                 f"{', '.join(map(str, expected))}): was y measured with another operator?"
             )
+
+
+def canvas_for(
+    kernel: Tensor, image_shape: tuple[int, int, int]
+) -> tuple[tuple[int, int, int], Margins]:
+    """Shape of the scene behind a blurred photograph of ``image_shape``, and its margins.
+
+    Every pixel that the photograph looks at lies on the canvas, so that no side wraps around to
+    the other; right and bottom margins grow further, to lengths that the FFT likes.
+    """
+    if kernel.ndim != 2 or kernel.numel() == 0:
+        raise ShapeError(f"kernel has shape {tuple(kernel.shape)}, expected (height, width)")
+    channels, height, width = check_image_shape(image_shape)
+    top, left = (side - 1 - side // 2 for side in kernel.shape)  # convolution: centre side // 2
+    rows, columns = (
+        fast_length(n + side - 1) for n, side in zip((height, width), kernel.shape, strict=True)
+    )
+    margins = (left, columns - width - left, top, rows - height - top)
+    return (channels, rows, columns), margins

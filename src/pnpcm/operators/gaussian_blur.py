@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError
 from pnpcm.operators.base import DecomposableOperator
 from pnpcm.operators.bases import Basis, SeparableBasis, toeplitz
 from pnpcm.operators.blur import Blur
+from pnpcm.operators.kernels import gaussian_kernel
 
 
 class GaussianBlur(Blur):
@@ -31,15 +29,10 @@ class GaussianBlur(Blur):
         *,
         reference: bool = False,
     ) -> None:
-        if int(size) != size or size < 1:
-            raise ArgumentError(f"size must be a whole number of taps, at least 1, got {size}")
-        if not 0 < sigma < math.inf:
-            raise ArgumentError(f"sigma must be positive, in pixels, got {sigma}")
-        size = int(size)
-        taps = gaussian_taps(size, sigma)
-        super().__init__(taps[:, None] * taps[None, :], image_shape)
-        self.size, self.sigma, self.reference = size, sigma, reference
+        super().__init__(gaussian_kernel(size, sigma), image_shape)
+        self.size, self.sigma, self.reference = int(size), sigma, reference
         self.direct = self.direct and not reference
+        self.planar = not reference
 
     @classmethod
     def example(
@@ -72,10 +65,3 @@ class GaussianBlur(Blur):
         scrambled = torch.empty_like(tiled).scatter_(1, order.expand_as(tiled), tiled)
         basis.singular_values = scrambled.reshape(channels, height, width)
         return basis
-
-
-def gaussian_taps(size: int, sigma: float) -> Tensor:
-    """exp(−i²/2σ²) for i centred on ``size // 2``, divided by the sum."""
-    i = torch.arange(size, dtype=torch.float64) - size // 2
-    taps = torch.exp(-(i**2) / (2 * sigma**2))
-    return taps / taps.sum()

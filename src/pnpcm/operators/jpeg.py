@@ -14,7 +14,14 @@ from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators import jpeg_codec as codec
 from pnpcm.operators.base import OperatorBase
 
-Chroma = Literal["smooth", "codec"]
+Chroma = Literal["smooth", "codec", "libjpeg"]
+
+SAMPLERS: dict[str, tuple[codec.Sampler, codec.Sampler]] = {
+    "smooth": (codec.smooth_down, codec.smooth_up),
+    "codec": (codec.decimate, codec.replicate),
+    "libjpeg": (codec.cell_mean, codec.smooth_up),
+}
+"""How chroma is reduced and brought back, by the word of ``JPEG(chroma=…)``."""
 
 
 class JPEG(OperatorBase):
@@ -25,15 +32,18 @@ class JPEG(OperatorBase):
 
     with colour transform C (RGB to YCbCr), chroma sampling S and U, 8×8 DCT D, tables Q and the
     cubic stand-in r for rounding; the result is clipped softly. ``acquire`` rounds truly, takes
-    every other chroma sample and replicates it, and clips nothing: its values are floats that
-    may leave [-1, 1]. Grey images use luminance only. Sides are padded by replication to whole
-    cells (8 or 16 pixels) and cropped again.
+    every other chroma sample and replicates it (the codec of the paper's code), and clips
+    nothing: its values are floats that may leave [-1, 1]. Grey images use luminance only. Sides
+    are padded by replication to whole cells (8 or 16 pixels) and cropped again.
 
     quality: 1…100, the scale of libjpeg; ``tables`` replace it.
     tables: luminance and chrominance, 8×8 integers in natural (not zigzag) order.
     subsampling: "4:4:4", "4:2:2", "4:4:0" or "4:2:0".
     chroma: "smooth" filters chroma before sampling and interpolates after it, as in the paper's
-        code; "codec" lets A sample chroma as ``acquire`` does.
+        code; "codec" lets A sample chroma as ``acquire`` does; "libjpeg" lets both take the mean
+        of each cell and interpolate linearly, as real encoders and decoders do: for real files.
+    eight_bit: ``acquire`` gives what libjpeg would, 8-bit values of 8-bit pixels, whatever
+        ``chroma`` is.
 
     Source: Gülle et al., PnP-CM, Section 4; tables of ITU-T T.81, Annex K.
     """
@@ -45,6 +55,7 @@ class JPEG(OperatorBase):
         tables: Sequence[Any] | Tensor | None = None,
         subsampling: str = "4:2:0",
         chroma: Chroma = "smooth",
+        eight_bit: bool = False,
     ) -> None:
         super().__init__()
         if subsampling not in codec.SUBSAMPLING:
@@ -54,11 +65,12 @@ class JPEG(OperatorBase):
             )
         if chroma not in get_args(Chroma):
             raise ArgumentError(
-                f"chroma is {chroma!r}, expected 'smooth' (as in the paper's code) or 'codec' "
-                "(as acquire does)"
+                f"chroma is {chroma!r}, expected 'smooth' (as in the paper's code), 'codec' "
+                "(as its codec does) or 'libjpeg' (as real files are made)"
             )
         self.subsampling = subsampling
         self.chroma = chroma
+        self.eight_bit = eight_bit
         self.quality = _checked_quality(quality) if tables is None else None
         if self.quality is None:
             self.tables = _checked_tables(tables)
@@ -83,30 +95,91 @@ class JPEG(OperatorBase):
         return cls(quality=50), x
 
     @classmethod
-    def from_file(cls, path: str | Path, *, chroma: Chroma = "smooth") -> JPEG:
+    def from_file(
+        cls, path: str | Path, *, chroma: Chroma = "smooth", eight_bit: bool = False
+    ) -> JPEG:
         """The JPEG that wrote a file: its tables and its chroma sampling."""
         tables, subsampling = _read_header(Path(path))
-        return cls(tables=tables, subsampling=subsampling, chroma=chroma)
+        return cls(tables=tables, subsampling=subsampling, chroma=chroma, eight_bit=eight_bit)
+
+    # how rows depend on each other -------------------------------------------------------------
+    @property
+    def row_cell(self) -> int:
+        """Rows of a coded cell; cells in other rows of cells are coded on their own."""
+        return 8 * self._factors[0]
+
+    @property
+    def row_margin(self) -> int:
+        """Rows beyond a row of cells that it depends on: chroma is interpolated between cells,
+        and the filter before "smooth" sampling looks into the next but one.
+        """
+        reach = {"codec": 0, "libjpeg": 1, "smooth": 2}[self.chroma]
+        return 0 if self._factors[0] == 1 else reach * self.row_cell
 
     def _A(self, x: Tensor) -> Tensor:
-        smooth = self.chroma == "smooth"
-        decoded = self._code(
-            x,
-            "smooth",
-            self._like("_soft_tables", x),
-            codec.soft_round,
-            codec.smooth_down if smooth else codec.decimate,
-            codec.smooth_up if smooth else codec.replicate,
-        )
+        tables, samplers = self._like("_soft_tables", x), SAMPLERS[self.chroma]
+        decoded = self._code(x, "smooth", tables, codec.soft_round, *samplers)
         return codec.soft_clip(decoded, 0.0, 255.0) / 127.5 - 1
 
     def acquire(self, x: Tensor) -> Tensor:
-        """What the true codec decodes, before clipping and 8-bit rounding; not differentiable."""
+        """What the true codec decodes, as floats or ``eight_bit``; not differentiable."""
         self._check_x(x)
         with torch.no_grad():
+            if self.eight_bit:
+                v = ((x.double() + 1) * 127.5).round().clamp(0, 255)
+                decoded = codec.eight_bit(v, self._like("tables", v), self._factors)
+                return (decoded / 127.5 - 1).to(x.dtype)
+            real = self.chroma == "libjpeg"
+            digits, samplers = ("smooth", "libjpeg") if real else ("codec", "codec")
             tables = self._like("tables", x)
-            decoded = self._code(x, "codec", tables, torch.round, codec.decimate, codec.replicate)
+            decoded = self._code(x, digits, tables, torch.round, *SAMPLERS[samplers])
         return decoded / 127.5 - 1
+
+    def cells(self, x: Tensor) -> Tensor:
+        """Q⁻¹ D S C x, the coefficients in steps of their tables before rounding, ``(B, n)``."""
+        self._check_x(x)
+        return torch.cat([steps.flatten(1) for steps in self._steps(self._planes(x))], 1)
+
+    def project(self, v: Tensor, y: Tensor) -> Tensor:
+        """The image nearest to ``v`` whose coefficients lie in the cells that ``y`` tells.
+
+        Each coefficient is moved into [k − ½, k + ½] steps around the whole number k of ``y``,
+        chroma by moving whole cells of pixels alike. Nearest is meant in Y, Cb and Cr.
+        """
+        self._check_x(v)
+        height, width = v.shape[-2:]
+        planes = self._planes(v)
+        steps = zip(self._steps(planes), self._steps(self._planes(y)), strict=True)
+        moved = []
+        for i, (c, of_y) in enumerate(steps):
+            k = of_y.round()
+            change = self._like("tables", v)[i] * (c.clamp(k - 0.5, k + 0.5) - c)
+            plane = codec.plane_of(change, self._like("_dct", v))
+            moved.append(planes[i] + codec.replicate(plane, self._cell_of(v) if i else (1, 1)))
+        pixels = (
+            moved[0] if len(moved) == 1 else _mix(self._like("_rgb_smooth", v), torch.cat(moved, 1))
+        )
+        return pixels[..., :height, :width] / 127.5 - 1
+
+    def _planes(self, x: Tensor) -> list[Tensor]:
+        """Grey, or Y and the pair Cb, Cr, on the 0…255 scale, grown to whole cells."""
+        v = codec.pad_to_cells((x + 1) * 127.5, self._cell_of(x))
+        if x.shape[1] == 1:
+            return [v]
+        ycc = _mix(self._like("_colour_smooth", x), v)
+        return [ycc[:, :1], ycc[:, 1:]]
+
+    def _steps(self, planes: list[Tensor]) -> list[Tensor]:
+        """Coefficients of planes in steps of their tables."""
+        dct, tables = self._like("_dct", planes[0]), self._like("tables", planes[0])
+        found = [codec.coefficients(planes[0] - 128, dct) / tables[0]]
+        for chroma in planes[1:]:
+            small = SAMPLERS[self.chroma][0](chroma, self._factors)
+            found.append(codec.coefficients(small, dct) / tables[1])
+        return found
+
+    def _cell_of(self, x: Tensor) -> codec.Factors:
+        return self._factors if x.shape[1] == 3 else (1, 1)
 
     def z_start(self, y: Tensor, generator: Generators | None = None) -> Tensor:
         """Where the first data step starts: the decoded image itself. Draws nothing."""
@@ -124,7 +197,7 @@ class JPEG(OperatorBase):
         """Encode and decode [-1, 1] to the 0…255 scale."""
         height, width = x.shape[-2:]
         dct = self._like("_dct", x)
-        factors = self._factors if x.shape[1] == 3 else (1, 1)
+        factors = self._cell_of(x)
         v = codec.pad_to_cells((x + 1) * 127.5, factors)
         if x.shape[1] == 1:
             decoded = codec.code_plane(v - 128, tables[0], dct, rounding) + 128

@@ -108,8 +108,13 @@ def smooth_down(plane: Tensor, factors: Factors) -> Tensor:
     return F.avg_pool2d(flat, factors).reshape(*plane.shape[:2], *_reduced(plane, factors))
 
 
+def cell_mean(plane: Tensor, factors: Factors) -> Tensor:
+    """The mean of each cell, as libjpeg samples chroma."""
+    return F.avg_pool2d(plane, factors) if max(factors) > 1 else plane
+
+
 def smooth_up(plane: Tensor, factors: Factors) -> Tensor:
-    """Bilinear interpolation with half-pixel centres."""
+    """Bilinear interpolation with half-pixel centres: libjpeg's "fancy upsampling"."""
     size = (plane.shape[-2] * factors[0], plane.shape[-1] * factors[1])
     return F.interpolate(plane, size=size, mode="bilinear", align_corners=False)
 
@@ -127,17 +132,89 @@ def dct_matrix() -> Tensor:
     return scale * torch.cos((2 * i + 1) * u * math.pi / 16)
 
 
-def code_plane(plane: Tensor, table: Tensor, dct: Tensor, rounding: Map) -> Tensor:
-    """Dᵀ (Q · rounding(D p Dᵀ / Q)) D for each 8×8 block p; sides are multiples of 8."""
+def coefficients(plane: Tensor, dct: Tensor) -> Tensor:
+    """D p Dᵀ of each 8×8 block p, ``(B, C, H/8, W/8, 8, 8)``; sides are multiples of 8."""
     batch, channels, height, width = plane.shape
     cells = plane.reshape(batch, channels, height // 8, 8, width // 8, 8)
-    blocks = cells.transpose(-3, -2)  # (B, C, H/8, W/8, 8, 8)
-    coefficients = table * rounding(dct @ blocks @ dct.T / table)
-    decoded = dct.T @ coefficients @ dct
-    return decoded.transpose(-3, -2).reshape(plane.shape)
+    return dct @ cells.transpose(-3, -2) @ dct.T
+
+
+def plane_of(c: Tensor, dct: Tensor) -> Tensor:
+    """Dᵀ c D of each block put back in its place: the inverse of :func:`coefficients`."""
+    batch, channels, rows, columns = c.shape[:4]
+    cells = (dct.T @ c @ dct).transpose(-3, -2)
+    return cells.reshape(batch, channels, 8 * rows, 8 * columns)
+
+
+def code_plane(plane: Tensor, table: Tensor, dct: Tensor, rounding: Map) -> Tensor:
+    """Dᵀ (Q · rounding(D p Dᵀ / Q)) D for each 8×8 block p; sides are multiples of 8."""
+    return plane_of(table * rounding(coefficients(plane, dct) / table), dct)
 
 
 def pad_to_cells(v: Tensor, factors: Factors) -> Tensor:
     """Replicate the last row and column until the sides hold whole coded cells."""
     down, right = -v.shape[-2] % (8 * factors[0]), -v.shape[-1] % (8 * factors[1])
     return F.pad(v, (0, right, 0, down), mode="replicate") if down or right else v
+
+
+# whole numbers ---------------------------------------------------------------------------------
+def eight_bit(v: Tensor, tables: Tensor, factors: Factors) -> Tensor:
+    """What libjpeg makes of the pixels ``v``, 0…255 and whole, grey or RGB: again such pixels.
+
+    Every stage rounds as there (jccolor, jcsample, jfdctint, jcdctmgr, jidctint, jdsample,
+    jdcolor): chroma is the mean of its cell, interpolated linearly after decoding; coefficients
+    are whole eighths before they are divided by the table. What differs is a coefficient in a
+    thousand, whose integer DCT falls on the other side of a half.
+    """
+    height, width = v.shape[-2:]
+    dct, tables = dct_matrix().to(v.device), tables.double()
+    grey = v.shape[1] == 1
+    factors = (1, 1) if grey else factors
+    planes = pad_to_cells(v.double(), factors)
+    if not grey:
+        planes = torch.einsum("dc,bchw->bdhw", COLOUR_SMOOTH.to(v.device), planes)
+        planes[:, 1:] -= 4 * _TIE  # chroma rounds its halves down
+        planes = _round(planes)
+    luma = _code_whole(planes[:, :1] - 128, tables[0], dct) + 128
+    if grey:
+        return luma[..., :height, :width].to(v.dtype)
+    chroma = _code_whole(_mean_whole(planes[:, 1:], factors), tables[1], dct)
+    planes = torch.cat((luma, _up_whole(chroma, factors)), 1)[..., :height, :width]
+    rgb = torch.einsum("dc,bchw->bdhw", COLOUR_SMOOTH.inverse().to(v.device), planes)
+    return _round(rgb).clamp(0, 255).to(v.dtype)
+
+
+_TIE = 1e-6  # what sums in floats may miss of a half
+
+
+def _round(v: Tensor) -> Tensor:
+    return torch.floor(v + (0.5 + _TIE))
+
+
+def _code_whole(plane: Tensor, table: Tensor, dct: Tensor) -> Tensor:
+    eighths = _round(8 * coefficients(plane, dct))
+    steps = eighths.sign() * _round(eighths.abs() / (8 * table))  # halves away from 0
+    decoded = dct.T @ (table * steps) @ dct
+    return _round(decoded.transpose(-3, -2).reshape(plane.shape)).clamp(-128, 127)
+
+
+def _mean_whole(plane: Tensor, factors: Factors) -> Tensor:
+    """⌊(Σ + bias)/n⌋ with a bias that alternates between columns, so that none builds up."""
+    n = factors[0] * factors[1]
+    if n == 1:
+        return plane
+    odd = torch.arange(plane.shape[-1] // factors[1], device=plane.device) % 2
+    bias = {(2, 2): odd + 1, (1, 2): odd, (2, 1): 1 + 0 * odd}[factors]
+    return torch.floor(cell_mean(plane, factors) + bias / n + _TIE)
+
+
+def _up_whole(plane: Tensor, factors: Factors) -> Tensor:
+    """The interpolation in sixteenths (quarters along one axis), halves up and down in turns."""
+    if factors == (1, 1):
+        return plane
+    fine = smooth_up(plane, factors)
+    axis = -1 if factors[1] > 1 else -2
+    odd = (torch.arange(fine.shape[axis], device=plane.device) % 2).to(fine.dtype)
+    odd = odd if axis == -1 else odd[:, None]
+    half = (8 - odd) / 16 if factors == (2, 2) else (1 + odd) / 4
+    return torch.floor(fine + half + _TIE)

@@ -15,6 +15,7 @@ from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.networks.kernel_wizard import REDUCTION, KernelWizard
 from pnpcm.operators.base import OperatorBase
+from pnpcm.operators.kernels import motion_kernel
 from pnpcm.transforms import fast_length
 
 # sRGB with the toe where value and slope of line and power meet exactly: t = a/(γ − 1). The
@@ -156,26 +157,6 @@ def from_light(light: Tensor) -> Tensor:
     toe = _SLOPE * _TOE
     power = (1 + _OFFSET) * light.clamp_min(toe) ** (1 / _GAMMA) - _OFFSET
     return torch.where(light > toe, power, light / _SLOPE)
-
-
-def motion_kernel(length: float, angle: float) -> Tensor:
-    """Anti-aliased line: weight max(0, 1 − d) at distance d from a segment, sum 1.
-
-    ``length`` in pixels (1 is no blur; odd lengths along an axis are that many equal taps),
-    ``angle`` in degrees, counter-clockwise from the horizontal.
-    """
-    if not (math.isfinite(length) and length >= 1):
-        raise ArgumentError(f"length is {length}, expected ≥ 1 pixel; 1 means no blur")
-    if not math.isfinite(angle):
-        raise ArgumentError(f"angle is {angle}, expected degrees, for example 30")
-    half = math.ceil((length - 1) / 2)
-    offsets = torch.arange(-half, half + 1, dtype=torch.float64)
-    row, column = offsets[:, None], offsets[None, :]
-    across, up = math.cos(math.radians(angle)), math.sin(math.radians(angle))
-    along = (across * column - up * row).clamp(-(length - 1) / 2, (length - 1) / 2)
-    distance = torch.hypot(column - along * across, row + along * up)
-    weights = (1 - distance).clamp_min(0)
-    return weights / weights.sum()
 
 
 def default_code(channels: int, height: int, width: int) -> Tensor:

@@ -1,8 +1,9 @@
-"""Super-resolution: antialiased bicubic reduction by an integer factor."""
+"""Super-resolution: reduction by an integer factor, antialiased bicubic or by cell means."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -22,12 +23,14 @@ from pnpcm.transforms import (
 
 
 class SuperResolution(DecomposableOperator):
-    r"""Bicubic reduction by ``factor`` with mirrored borders: ``A(x) = D_H x D_Wᵀ`` per channel.
+    r"""Reduction by ``factor`` with mirrored borders: ``A(x) = D_H x D_Wᵀ`` per channel.
 
     .. math:: D[o, p] \propto h\big((p - fo - (f-1)/2) / f\big), \quad \text{rows sum to 1}
 
-    with the Keys kernel h (a = −½) and half-sample symmetric borders. These borders make D Dᵀ
-    diagonal in the cosine basis of the small image, so that every solve happens there:
+    and half-sample symmetric borders. ``downsampler``: ``"bicubic"``, h the Keys kernel with
+    a = −½ (what photo software does), or ``"area"``, h = 1 on [−½, ½]: the mean of each cell of
+    factor × factor pixels (what a sensor with larger pixels sees). The borders make D Dᵀ
+    diagonal in the cosine basis of the small image (1/f for area), so every solve happens there:
 
     .. math:: \operatorname{prox}(z) = z + A^T C^T \frac{\gamma}{1 + \gamma s^2} C\,(y - A z)
 
@@ -36,7 +39,13 @@ class SuperResolution(DecomposableOperator):
 
     image_shape: tuple[int, int, int]
 
-    def __init__(self, image_shape: tuple[int, int, int], factor: int = 4) -> None:
+    def __init__(
+        self,
+        image_shape: tuple[int, int, int],
+        factor: int = 4,
+        *,
+        downsampler: str = "bicubic",
+    ) -> None:
         super().__init__()
         self.image_shape = check_image_shape(image_shape)
         _, height, width = self.image_shape
@@ -47,16 +56,25 @@ class SuperResolution(DecomposableOperator):
                 f"image_shape {tuple(image_shape)} has sides not divisible by factor {factor}; "
                 "pad or crop the image first"
             )
-        self.factor = factor
-        self.offset, taps = bicubic_taps(self.factor)
+        if downsampler not in DOWNSAMPLERS:
+            raise ArgumentError(
+                f"downsampler is {downsampler!r}, expected one of {', '.join(DOWNSAMPLERS)}; "
+                "for other filters use Compose of Blur and SuperResolution"
+            )
+        self.factor, self.downsampler = factor, downsampler
+        self.offset, taps = DOWNSAMPLERS[downsampler](factor)
         self.taps = taps.tolist()
-        s_h, s_w = (singular_values(n, self.factor) for n in (height, width))
+        s_h, s_w = (singular_values(n, factor, downsampler) for n in (height, width))
         self.values = s_h[:, None] * s_w[None, :]
         self.dense = tuple(n <= 2 * DENSE_SIDE or n < 4 * factor for n in (height, width))
         self.D_h, self.D_w = (
-            bicubic_matrix(n, factor) if dense else torch.empty(0)
+            reduction_matrix(n, factor, downsampler) if dense else torch.empty(0)
             for n, dense in zip((height, width), self.dense, strict=True)
         )
+
+    def __repr__(self) -> str:
+        size = "×".join(map(str, self.image_shape))
+        return f"SuperResolution({size}, factor {self.factor}, {self.downsampler})"
 
     @classmethod
     def example(
@@ -119,7 +137,7 @@ class SuperResolution(DecomposableOperator):
         expected = (channels, height // self.factor, width // self.factor)
         if tuple(y.shape[1:]) != expected:
             raise ShapeError(
-                f"y has shape {tuple(y.shape)}, {self!r} with factor {self.factor} makes "
+                f"y has shape {tuple(y.shape)}, {self!r} makes "
                 f"(B, {', '.join(map(str, expected))}): was y measured with another operator?"
             )
 
@@ -134,6 +152,18 @@ def bicubic_taps(factor: int) -> tuple[int, Tensor]:
     return first, taps / taps.sum()
 
 
+def area_taps(factor: int) -> tuple[int, Tensor]:
+    """The mean of a cell: ``factor`` taps of 1/factor, from the cell's first pixel on."""
+    return 0, torch.full((factor,), 1 / factor, dtype=torch.float64)
+
+
+DOWNSAMPLERS: dict[str, Callable[[int], tuple[int, Tensor]]] = {
+    "bicubic": bicubic_taps,
+    "area": area_taps,
+}
+"""First tap and taps of each way to reduce, by factor."""
+
+
 def keys_kernel(v: Tensor) -> Tensor:
     """Cubic convolution kernel with a = −½, support [−2, 2]. Keys (1981), eq. 15."""
     v = v.abs()
@@ -142,9 +172,9 @@ def keys_kernel(v: Tensor) -> Tensor:
     return torch.where(v <= 1, inside, torch.where(v < 2, outside, 0))
 
 
-def bicubic_matrix(n: int, factor: int) -> Tensor:
+def reduction_matrix(n: int, factor: int, downsampler: str = "bicubic") -> Tensor:
     """D ``(n/factor, n)`` with half-sample mirrored borders; contributions add up."""
-    first, taps = bicubic_taps(factor)
+    first, taps = DOWNSAMPLERS[downsampler](factor)
     outputs = torch.arange(n // factor)[:, None]
     p = (factor * outputs + first + torch.arange(taps.numel())) % (2 * n)
     p = torch.where(p < n, p, 2 * n - 1 - p)
@@ -152,14 +182,14 @@ def bicubic_matrix(n: int, factor: int) -> Tensor:
     return matrix.scatter_add_(1, p, taps.expand_as(p))
 
 
-def singular_values(n: int, factor: int) -> Tensor:
+def singular_values(n: int, factor: int, downsampler: str = "bicubic") -> Tensor:
     r"""Singular values of D in the cosine basis of the small signal, m = n/factor of them.
 
     D takes the cosine of index k to H(πk/n) times the one of index l that k aliases to, so
     s_l² = 1/f Σ_{k→l} H(πk/n)² w_k/w_l with w_0 = ½ and w_k = 1 otherwise; H is the frequency
     response of the taps. k = m, 3m, … fall on the zeros of the sampling and drop out.
     """
-    first, taps = bicubic_taps(factor)
+    first, taps = DOWNSAMPLERS[downsampler](factor)
     m, k = n // factor, torch.arange(n)
     distance = first + torch.arange(taps.numel(), dtype=torch.float64) - (factor - 1) / 2
     response = torch.cos(math.pi / n * k.double()[:, None] * distance) @ taps

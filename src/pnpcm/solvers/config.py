@@ -100,23 +100,24 @@ class PnPCMConfig(Config):
         *,
         n: int,
         noise_std: float,
-        delta: float = 0.0,
-        weight: float = 1.0,
+        delta: float | tuple[float, float] = 0.0,
+        weight: float | tuple[float, float] = 1.0,
         mu: float = 0.0,
         noise_scale: float = 1.0,
         data_step: DataStep | None = None,
     ) -> PnPCMConfig:
-        """Levels falling geometrically between two ends, ρ_k = weight (noise_std/σ_k)².
+        """Levels falling geometrically between two ends, ρ_k = weight_k (noise_std/σ_k)².
 
         That ρ_k is the exact balance of a data term with noise ``noise_std`` against a denoiser of
-        level σ_k if ``weight`` is 1; the prior is told (1 + delta) σ_k at each step.
+        level σ_k if the weight is 1; the prior is told (1 + delta_k) σ_k. Two deltas or weights are
+        the ends of a linear, resp. geometric row.
         """
-        first, last = (math.log(s) for s in sigmas)
-        levels = tuple(math.exp(v) for v in linspace(first, last, n))
+        levels = _geometric(sigmas, n)
+        weights = _geometric(weight if isinstance(weight, tuple) else (weight, weight), n)
         return cls(
             sigmas=levels,
-            deltas=(delta,) * n,
-            rhos=tuple(weight * (noise_std / s) ** 2 for s in levels),
+            deltas=linspace(*delta, n) if isinstance(delta, tuple) else (delta,) * n,
+            rhos=tuple(w * (noise_std / s) ** 2 for w, s in zip(weights, levels, strict=True)),
             mu=mu,
             noise_scale=noise_scale,
             data_step=ProxStep() if data_step is None else data_step,
@@ -143,6 +144,10 @@ class PnPCMConfig(Config):
         mu = _interpolate(self.mu, n) if isinstance(self.mu, tuple) else self.mu
         deltas = _interpolate(self.deltas, n)
         return replace(self, sigmas=sigmas, deltas=deltas, rhos=softplus_ramp(*rho_ends, n), mu=mu)
+
+
+def _geometric(ends: tuple[float, float], n: int) -> tuple[float, ...]:
+    return tuple(math.exp(v) for v in linspace(math.log(ends[0]), math.log(ends[1]), n))
 
 
 def _floats(name: str, values: object) -> tuple[float, ...]:
