@@ -16,10 +16,10 @@ SOURCE = Path(pnpcm.__file__).parent
 FLOORS = {
     **dict.fromkeys(("core", "errors", "tables", "names"), 0),
     **dict.fromkeys(("networks", "schedules", "linalg", "transforms", "rng"), 1),
-    **dict.fromkeys(("metrics", "lpips", "counted", "laws", "files"), 1),
+    **dict.fromkeys(("metrics", "lpips", "counted", "laws", "files", "photos", "noise_level"), 1),
     **dict.fromkeys(("operators", "priors", "solvers"), 2),
     **dict.fromkeys(("mri", "interop", "training"), 3),
-    **dict.fromkeys(("pipeline", "presets", "demo", "catalogue", "evaluation"), 4),
+    **dict.fromkeys(("pipeline", "presets", "tasks", "demo", "catalogue", "evaluation"), 4),
     **dict.fromkeys(("cli", "__main__"), 5),
 }
 SHARED_BY_SIBLINGS = {0, 1, 3, 4, 5}  # on floor 2 parts never import each other

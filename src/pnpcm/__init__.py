@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pnpcm.laws import check_operator as check_operator
     from pnpcm.operators import OPERATORS as OPERATORS
     from pnpcm.operators import measure as measure
+    from pnpcm.pipeline import Restoration as Restoration
     from pnpcm.pipeline import load_prior as load_prior
+    from pnpcm.pipeline import restore as restore
     from pnpcm.presets import PRESETS as PRESETS
     from pnpcm.presets import Preset as Preset
     from pnpcm.priors import PRIORS as PRIORS
@@ -32,13 +34,16 @@ if TYPE_CHECKING:
     from pnpcm.solvers import GradientStep as GradientStep
     from pnpcm.solvers import PnPCM as PnPCM
     from pnpcm.solvers import PnPCMConfig as PnPCMConfig
+    from pnpcm.solvers import ProjectStep as ProjectStep
     from pnpcm.solvers import ProxStep as ProxStep
+    from pnpcm.solvers import StripStep as StripStep
+    from pnpcm.tasks import TASKS as TASKS
 
 _HOMES = {
     "core": ("Prior", "Result", "Step"),
     "laws": ("check_operator",),
     "operators": ("OPERATORS", "measure"),
-    "pipeline": ("load_prior",),
+    "pipeline": ("Restoration", "load_prior", "restore"),
     "presets": ("PRESETS", "Preset"),
     "priors": (
         "PRIORS",
@@ -48,10 +53,30 @@ _HOMES = {
         "GaussianPrior",
         "StationaryGaussianPrior",
     ),
-    "solvers": ("SOLVERS", "CGStep", "GradientStep", "PnPCM", "PnPCMConfig", "ProxStep"),
+    "solvers": (
+        "SOLVERS",
+        "CGStep",
+        "GradientStep",
+        "PnPCM",
+        "PnPCMConfig",
+        "ProjectStep",
+        "ProxStep",
+        "StripStep",
+    ),
+    "tasks": ("TASKS",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("interop", "metrics", "mri", "operators", "priors", "rng", "schedules", "solvers")
+_MODULES = (
+    "interop",
+    "metrics",
+    "mri",
+    "operators",
+    "priors",
+    "rng",
+    "schedules",
+    "solvers",
+    "tasks",
+)
 
 __all__ = ["__version__", *_HOME_OF, *_MODULES]
 

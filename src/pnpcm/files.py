@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,12 +23,30 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write under another name and rename: a reader sees the old file or the new one."""
     if not path.parent.is_dir():
         raise ArgumentError(f"path is {path}, but {path.parent} is no folder; create it first")
-    temporary = path.with_name(f".{secrets.token_hex(4)}.{path.name}")
+    temporary = path.with_name(f".pnpcm-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
     try:
         write(temporary)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete temporary files of runs that were killed; those of running processes stay."""
+    for path in folder.glob(".pnpcm-*-*"):
+        number = path.name.split("-")[1]
+        if number.isdigit() and not _is_running(int(number)):
+            path.unlink(missing_ok=True)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return process != os.getpid()
 
 
 def write_text(path: Path, text: str) -> None:

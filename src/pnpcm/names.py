@@ -16,3 +16,14 @@ OPERATOR_NAMES = (
 
 METHOD_NAMES = ("edm", "distill", "consistency", "ect")
 """Rows of ``LOSSES``, the ways to train a prior."""
+
+TASK_NAMES = (
+    "denoise",
+    "inpaint",
+    "superres",
+    "deblur",
+    "jpeg",
+    "nonlinear-deblur",
+    "phase-retrieval",
+)
+"""Rows of ``TASKS``, what ``pnpcm restore`` and ``simulate`` can do."""

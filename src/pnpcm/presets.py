@@ -4,17 +4,21 @@ The rows of the paper (Gülle et al., CVPR 2026, hyperparameter table; sigma_y =
 score that the paper reports for them. They belong to the authors' priors: CelebA-HQ 256×256 and
 fastMRI knee 320×320. Noise levels start from ᾱ_{i_N + 2} as in the released code.
 
-The rows of the shipped priors come from `benchmarks/search_presets.py`, a random search of 30
-(natural) and 24 (mri) trials on a few training images; the score is the one on those images.
+The rows of the shipped priors stand in `data/presets.json`, written by `benchmarks/tune_shipped.py`
+(`pnpcm tune` on training images); their score is the one on those images. A row for another number
+of steps N or another noise than the usual one is named ``natural/superres-4@n2,s0.025``.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-from pnpcm.core import DataStep
+from pnpcm.errors import ArgumentError
 from pnpcm.solvers import CGStep, GradientStep, PnPCMConfig, ProxStep
 from pnpcm.tables import Table
 
@@ -24,15 +28,42 @@ class Preset:
     """A named run: which prior and operator, the noise, the solver's numbers, the score to reach.
 
     ``operator`` is a row of ``OPERATORS``, ``options`` what the task fixes about it.
+    ``conditions``: how hard the problem is (``Task.conditions``), for the rule of parameters.
     """
 
     prior: str
     operator: str
-    options: Mapping[str, float]
+    options: Mapping[str, Any]
     sigma_y: float
     solver: PnPCMConfig
     expected: Mapping[str, float] = field(default_factory=dict)
     source: str = ""
+    conditions: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; ``from_dict`` reads them back."""
+        return vars(self) | {"solver": self.solver.to_dict()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Preset:
+        try:
+            return cls(**(dict(values) | {"solver": PnPCMConfig.from_dict(values["solver"])}))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ArgumentError(
+                f"a preset needs {', '.join(cls.__dataclass_fields__)}; this one does not fit: "
+                f"{error}"
+            ) from error
+
+
+def load_preset(path: Path) -> Preset:
+    """A preset file, as ``pnpcm tune`` writes it."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ArgumentError(f"preset is {path}, no readable preset file ({error})") from error
+    if not isinstance(values, dict):
+        raise ArgumentError(f"preset is {path}, expected a JSON object as `pnpcm tune` writes it")
+    return Preset.from_dict(values)
 
 
 def _table() -> dict[str, Preset]:
@@ -51,34 +82,8 @@ def _table() -> dict[str, Preset]:
         rows[f"fastmri/{name}"] = Preset(
             "fastmri", "mri", options, 0.0, solver, scores, "paper, MRI table"
         )
-    for prior, tasks in _SHIPPED.items():
-        for name, (first, last, delta, weight, mu, noise_scale, psnr) in tasks.items():
-            operator, options, data_step, n, sigma_y = shipped_task(name)
-            solver = PnPCMConfig.geometric(
-                (first, last),
-                n=n,
-                noise_std=2 * sigma_y,
-                delta=delta,
-                weight=weight,
-                mu=mu,
-                noise_scale=noise_scale,
-                data_step=data_step,
-            )
-            rows[f"{prior}/{name}"] = Preset(
-                prior, operator, options, sigma_y, solver, {"psnr": psnr}, "search, training images"
-            )
-    return rows
-
-
-def shipped_task(name: str) -> tuple[str, dict[str, float], DataStep, int, float]:
-    """Operator, its options, data step, evaluations and sigma_y of a task."""
-    if name in ("r4", "r8"):
-        return "mri", {"acceleration": int(name[1:])}, CGStep(10), 4, 0.005
-    operator, options = _TASKS[name.split("-")[0]]
-    steps: dict[str, DataStep] = {"jpeg": _LBFGS_10, "nonlinear-blur": _LBFGS_10}
-    steps["phase-retrieval"] = GradientStep("lbfgs", n_iter=40)
-    n = 8 if operator == "phase-retrieval" else 4
-    return operator, options, steps.get(operator, _PROX), n, 0.05
+    shipped = json.loads((files("pnpcm") / "data" / "presets.json").read_text(encoding="utf-8"))
+    return rows | {name: Preset.from_dict(row) for name, row in shipped.items()}
 
 
 _TASKS: dict[str, tuple[str, dict[str, float]]] = {
@@ -94,7 +99,6 @@ _PROX = ProxStep()
 # 0.05 stays closest to what it does.
 _SGD = GradientStep("sgd", lr=0.05, n_iter=100, lr_decay=0.8)
 _ADAM = GradientStep("adam", lr=0.05, n_iter=100, lr_decay=0.8)
-_LBFGS_10 = GradientStep("lbfgs", n_iter=10)
 _LONG = GradientStep("sgd", lr=0.4, n_iter=1000, lr_decay=0.95)
 _FILE_DELTAS = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1, 0.2, 0.2)
 _TEXT_DELTAS = (0.1, 0.1, 0.1, 0.2, 0.2, 0.2, 0.2, 0.2)
@@ -117,21 +121,6 @@ _KNEES: dict[str, tuple[Any, ...]] = {
     "pd-r8":   (8, 12, 50, 0.1, (0.35, 3.5, 7.5, 3.5), (-4.5, -1.5), 0.50, 33.24, 0.884),
     "pdfs-r4": (4, 24, 50, 0.1, (0.2, 3, 4, 2.5),      (-2.5, -0.5), 0.05, 32.90, 0.842),
     "pdfs-r8": (8, 12, 50, 0.1, (0.4, 9.5, 4.5, 1.5),  (-2.5, 0.5),  0.45, 31.42, 0.804),
-}
-# prior: task: (first σ, last σ, delta, weight, mu, noise scale, PSNR on the training images)
-_SHIPPED: dict[str, dict[str, tuple[float, ...]]] = {
-    "natural": {
-        "inpaint-70":        (0.18, 0.175, 0.777, 0.296, 0.256, 0.0432, 26.74),
-        "superres-4":        (0.292, 0.0563, 1.17, 0.129, 0.265, 0.34, 24.47),
-        "deblur-gauss":      (0.4, 0.156, 0.0, 0.583, 0.555, 0.0, 27.44),
-        "jpeg-5":            (0.139, 0.0225, 0.827, 0.324, 0.344, 0.33, 24.08),
-        "nonlinear-deblur":  (0.519, 0.27, 0.0, 0.828, 0.678, 0.0, 25.54),
-        "phase-retrieval":   (0.49, 0.196, 1.3, 0.652, 0.101, 0.945, 21.37),
-    },
-    "mri": {
-        "r4":                (0.146, 0.125, 0.0, 4.95, 0.0795, 0.0, 36.20),
-        "r8":                (0.146, 0.125, 0.0, 4.95, 0.0795, 0.0, 32.76),
-    },
 }
 # fmt: on
 

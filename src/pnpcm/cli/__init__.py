@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pnpcm import __version__
+from pnpcm.cli.compare import compare
 from pnpcm.cli.priors import priors
+from pnpcm.cli.restore import restore
+from pnpcm.cli.shared import import_operator
+from pnpcm.cli.simulate import simulate
 from pnpcm.cli.train import train
+from pnpcm.cli.tune import tune
 from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.names import OPERATOR_NAMES
 
@@ -27,7 +31,11 @@ app = typer.Typer(
 )
 
 
+app.command()(restore)
+app.command()(simulate)
+app.command()(compare)
 app.command()(train)
+app.command()(tune)
 app.add_typer(priors)
 
 
@@ -116,30 +124,9 @@ def check(
     x = None
     if shape is not None:
         x = torch.rand((2, *_sides(shape)), generator=generator) * 2 - 1
-    report = check_operator(_import(operator), x, generator=generator)
+    report = check_operator(import_operator(operator), x, generator=generator)
     print(report)
     raise typer.Exit(0 if report.ok else 1)
-
-
-def _import(name: str) -> Any:
-    """The operator ``module:name``; a class or function is called without arguments."""
-    module, _, attribute = name.partition(":")
-    if not (module and attribute):
-        raise ArgumentError(f"operator is {name!r}, expected module:name, e.g. my_module:MyBlur")
-    sys.path.insert(0, "")
-    try:
-        target = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ArgumentError(f"operator {name!r} cannot be imported: {error}") from error
-    if hasattr(target, "A") and not isinstance(target, type):
-        return target
-    try:
-        return target()
-    except TypeError as error:
-        raise ArgumentError(
-            f"operator {name!r} cannot be built without arguments ({error}); "
-            "name an instance, or a function that returns one"
-        ) from error
 
 
 def _sides(shape: str) -> tuple[int, ...]:

@@ -1,0 +1,73 @@
+"""``pnpcm simulate``: clean images into measurement files that ``pnpcm restore`` reads back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pnpcm.cli import shared
+from pnpcm.errors import ArgumentError
+
+
+def simulate(
+    inputs: Annotated[list[Path], typer.Argument(help="Clean pictures or folders of them.")],
+    task: shared.TaskName = None,
+    sigma_y: Annotated[float, typer.Option(help="Noise added, on the [0, 1] scale.")] = 0.05,
+    mask: Annotated[Path | None, typer.Option(help="inpaint: white = to be dropped.")] = None,
+    missing: Annotated[float | None, typer.Option(help="inpaint: share dropped at random.")] = None,
+    factor: shared.Factor = None,
+    downsampler: shared.Downsampler = None,
+    kernel: shared.Kernel = None,
+    gaussian: shared.Gaussian = None,
+    motion: shared.Motion = None,
+    boundary: shared.Boundary = None,
+    linear_light: shared.LinearLight = False,
+    quality: shared.Quality = None,
+    length: shared.Length = None,
+    angle: shared.Angle = None,
+    seed: shared.Seed = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("out/measured"),
+) -> None:
+    """Degrade clean images: NAME.npz holds measurement, operator and noise; NAME.png shows it."""
+    from pnpcm.files import save_picture, to_picture
+    from pnpcm.photos import SUFFIXES, read_photo
+    from pnpcm.pipeline.measurement import (
+        find_inputs,
+        preview,
+        write_measurement,
+    )
+    from pnpcm.pipeline.measurement import simulate as degrade
+
+    if task is None:
+        raise ArgumentError("task is missing; give --task")
+    values = shared.given(
+        missing=missing,
+        factor=factor,
+        downsampler=downsampler,
+        kernel=kernel,
+        gaussian=gaussian,
+        motion=motion,
+        boundary=boundary,
+        linear_light=linear_light,
+        quality=quality,
+        length=length,
+        angle=angle,
+    )
+    if mask is not None:
+        values["mask"] = shared.hole_mask(mask)[0]
+    if task == "inpaint" and not {"mask", "missing"} & values.keys():
+        values["missing"] = 0.7
+    if task == "jpeg" and "quality" not in values:
+        raise ArgumentError("jpeg needs --quality (1…100) to simulate")
+    wanted = shared.build_task(task, values)
+    out.mkdir(parents=True, exist_ok=True)
+    for i, path in enumerate(find_inputs(inputs, SUFFIXES)):
+        measured = degrade(read_photo(path).x, wanted, sigma_y, seed=seed + i)
+        target = out / f"{path.stem}.npz"
+        write_measurement(target, measured)
+        picture = preview(measured)
+        if picture is not None and task != "phase-retrieval":
+            save_picture(out / f"{path.stem}.png", to_picture(picture))
+        print(f"{target}: {measured.task.name}, sigma_y = {sigma_y:g}")

@@ -1,0 +1,127 @@
+"""``pnpcm tune``: a preset for your own task, from your own clean images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pnpcm.cli import shared
+from pnpcm.errors import ArgumentError
+
+
+def tune(
+    data: Annotated[Path, typer.Option(help="Folder of clean pictures.")],
+    task: shared.TaskName = None,
+    sigma_y: Annotated[float, typer.Option(help="Noise on the [0, 1] scale.")] = 0.05,
+    missing: Annotated[float | None, typer.Option(help="inpaint: share dropped at random.")] = None,
+    factor: shared.Factor = None,
+    downsampler: shared.Downsampler = None,
+    kernel: shared.Kernel = None,
+    gaussian: shared.Gaussian = None,
+    motion: shared.Motion = None,
+    quality: shared.Quality = None,
+    length: shared.Length = None,
+    angle: shared.Angle = None,
+    prior: Annotated[
+        str, typer.Option(help="natural, faces, a file, a folder, a Hub id.")
+    ] = "natural",
+    steps: Annotated[int | None, typer.Option(help="Network evaluations.")] = None,
+    trials: Annotated[int, typer.Option(help="Runs of the search, in all.")] = 60,
+    metric: Annotated[str, typer.Option(help="psnr, lpips or mix (PSNR − 20 LPIPS).")] = "psnr",
+    images: Annotated[int, typer.Option(help="How many pictures, evenly spaced.")] = 8,
+    size: Annotated[int, typer.Option(help="Side of the centre crops.")] = 128,
+    seed: shared.Seed = 0,
+    out: Annotated[Path, typer.Option(help="Preset file to write.")] = Path("out/preset.json"),
+) -> None:
+    """Search hyperparameters for a task on clean pictures, and save them as a preset.
+
+    Writes OUT (for `pnpcm restore --preset OUT`), the study beside it (run again to go on) and a
+    picture of the search.
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from pnpcm.files import write_json
+    from pnpcm.pipeline import load_prior
+    from pnpcm.pipeline.tune import tune as search
+    from pnpcm.pipeline.tune_picture import picture_of_search
+
+    if task is None:
+        raise ArgumentError("task is missing; give --task")
+    if trials < 1 or images < 1:
+        raise ArgumentError(f"trials and images must be at least 1, got {trials} and {images}")
+    values = shared.given(
+        missing=missing,
+        factor=factor,
+        downsampler=downsampler,
+        kernel=kernel,
+        gaussian=gaussian,
+        motion=motion,
+        quality=quality,
+        length=length,
+        angle=angle,
+    )
+    if task == "inpaint" and "missing" not in values:
+        values["missing"] = 0.7
+    wanted = shared.build_task(task, values)
+    loaded = load_prior(prior)
+    x = _crops(data, images, size, loaded)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("tune", total=trials)
+
+        def show(study: Any, trial: Any) -> None:
+            best = study.best_value
+            progress.update(bar, completed=trial.number + 1, description=f"best {best:.3f}")
+
+        found = search(
+            wanted,
+            x,
+            loaded,
+            prior_name=prior,
+            sigma_y=sigma_y,
+            steps=steps,
+            trials=trials,
+            metric=metric,
+            storage=out.with_suffix(".study"),
+            seed=seed,
+            source=f"pnpcm tune, {trials} trials, {metric}, {len(x)} crops of {data.name}",
+            callback=show,
+        )
+    write_json(out, found.preset.to_dict())
+    picture_of_search(found.study, out.with_suffix(".png"))
+    before = "" if found.score_before is None else f", {found.score_before:.3f} before"
+    print(f"best {metric} {found.score:.3f}{before}, {found.trials} trials")
+    print(f"preset: {out}, search: {out.with_suffix('.png')}")
+
+
+def _crops(data: Path, count: int, size: int, prior: Any) -> Any:
+    """Centre crops of pictures evenly spaced over the folder; those too small are passed over."""
+    import torch
+
+    from pnpcm.evaluation.images import Images, fit
+
+    network = getattr(prior, "network", None)
+    fixed = getattr(network, "image_size", None)
+    side = fixed or size
+    source = Images(data, size=None)
+    order = range(0, len(source), max(1, len(source) // count))
+    found = []
+    for i in order:
+        x = source.image(i)
+        if min(x.shape[-2:]) < side:
+            continue
+        if fixed is None:
+            top, left = ((n - side) // 2 for n in x.shape[-2:])
+            x = x[..., top : top + side, left : left + side]
+        else:
+            x = fit(x, side)
+        found.append(x)
+        if len(found) == count:
+            break
+    if not found:
+        raise ArgumentError(f"data {data} has no picture of at least {side}×{side} pixels")
+    return torch.cat(found)

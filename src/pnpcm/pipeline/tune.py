@@ -1,0 +1,224 @@
+"""Tune: search the hyperparameters of PnP-CM for a task on clean images (extra ``tune``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Prior
+from pnpcm.errors import ArgumentError, MissingExtraError
+from pnpcm.lpips import available, lpips
+from pnpcm.metrics import psnr
+from pnpcm.operators import PhaseRetrieval
+from pnpcm.pipeline.choose import choose, data_step_for, usual_steps
+from pnpcm.pipeline.measurement import simulate
+from pnpcm.pipeline.rules import Numbers
+from pnpcm.presets import Preset
+from pnpcm.rng import generators
+from pnpcm.solvers import PnPCM, PnPCMConfig
+from pnpcm.tasks import Problem, Task
+
+if TYPE_CHECKING:
+    import optuna
+
+METRICS = ("psnr", "lpips", "mix")
+"""``mix`` is PSNR − 20 LPIPS: 0.05 of LPIPS are worth 1 dB."""
+
+SPACE: dict[str, tuple[float, float, bool]] = {
+    # name: lowest, highest, logarithmic. In the paper's letters: σ_start is i_N, fall is γ
+    "sigma_start": (0.03, 2.0, True),
+    "fall": (0.05, 1.0, True),  # σ_end / σ_start
+    "delta_start": (-0.2, 2.5, False),
+    "delta_end": (-0.2, 2.5, False),
+    "weight_start": (0.03, 30.0, True),
+    "weight_end": (0.03, 30.0, True),
+    "mu": (0.0, 0.8, False),
+    "noise_scale": (-0.5, 1.0, False),  # below 0: none, which is often best
+}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best preset of a study, its score, and that of what was there before."""
+
+    preset: Preset
+    score: float
+    score_before: float | None
+    trials: int
+    study: optuna.Study
+
+
+def tune(
+    task: Task,
+    x: Tensor,
+    prior: Prior,
+    *,
+    prior_name: str,
+    sigma_y: float = 0.05,
+    steps: int | None = None,
+    trials: int = 60,
+    metric: str = "psnr",
+    storage: Path | None = None,
+    seed: int = 0,
+    source: str = "",
+    callback: Callable[[optuna.Study, Any], None] | None = None,
+) -> Tuned:
+    """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once as ``task`` says.
+
+    The first trial is what the presets or the rule give, so that the best is never worse; two more
+    are fixed, the rest is a tree-structured Parzen search. Half of the images decide whether a
+    trial goes on (median pruning). ``storage``: file of the study; a second call with it continues
+    until ``trials`` are done.
+    """
+    optuna = _optuna()
+    if metric not in METRICS:
+        raise ArgumentError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}")
+    if metric != "psnr" and not available():
+        raise ArgumentError("metric needs LPIPS, whose weights are missing; use metric='psnr'")
+    measured = simulate(x, task, sigma_y, seed=seed)
+    problem = measured.task.problem(measured.y)
+    conditions = measured.task.conditions(problem, 2 * sigma_y)
+    n = steps or usual_steps(task)
+    data_step = data_step_for(measured.task, problem, sigma_y)
+
+    def configure(values: dict[str, float]) -> PnPCMConfig:
+        return numbers(values).config(n, conditions["error_std"], data_step)
+
+    def objective(trial: Any) -> float:
+        values = {
+            name: trial.suggest_float(name, low, high, log=log)
+            for name, (low, high, log) in SPACE.items()
+        }
+        scores: list[float] = []
+        for part in _halves(len(x)):
+            scores += _scores(prior, configure(values), problem, x, part, metric, seed)
+            mean = sum(scores) / len(scores)
+            trial.report(mean, len(scores))
+            if len(scores) < len(x) and trial.should_prune():
+                raise optuna.TrialPruned
+        return mean
+
+    study = _study(optuna, storage, seed)
+    if not study.trials:
+        before = _known(measured.task, problem, prior_name, sigma_y, n)
+        if before is not None:
+            study.enqueue_trial(_values(Numbers.of(before, conditions["error_std"])))
+        for start in _starts(conditions["error_std"]):
+            study.enqueue_trial(_values(start))
+    left = trials - len([t for t in study.trials if t.state.is_finished()])
+    if left > 0:
+        calls = None if callback is None else [callback]
+        study.optimize(objective, left, callbacks=calls, catch=(ArgumentError,))
+    best = configure(study.best_params)
+    expected = {}
+    for name in ("psnr", "lpips") if available() and x.shape[1] == 3 else ("psnr",):
+        all_of = _scores(prior, best, problem, x, range(len(x)), name, seed)
+        expected[{"psnr": "psnr", "lpips": "lpips_vgg"}[name]] = round(
+            abs(sum(all_of) / len(all_of)), 4
+        )
+    preset = Preset(
+        prior_name,
+        measured.task.operator_name,
+        measured.task.options,
+        sigma_y,
+        best,
+        expected,
+        source or f"pnpcm tune, {len(study.trials)} trials, {metric}",
+        {k: round(v, 6) for k, v in conditions.items()},
+    )
+    first = study.trials[0].value
+    return Tuned(preset, study.best_value, first, len(study.trials), study)
+
+
+def numbers(values: dict[str, float]) -> Numbers:
+    """A point of the search space as the numbers of a run."""
+    rest = {k: v for k, v in values.items() if k not in ("fall", "noise_scale")}
+    end, scale = values["sigma_start"] * values["fall"], max(0.0, values["noise_scale"])
+    return Numbers(sigma_end=end, noise_scale=scale, **rest)
+
+
+def _values(n: Numbers) -> dict[str, float]:
+    """The other way round, moved into the search space."""
+    raw = vars(n) | {"fall": n.sigma_end / n.sigma_start}
+    return {k: min(max(raw[k], low), high) for k, (low, high, _) in SPACE.items()}
+
+
+def _starts(error_std: float) -> list[Numbers]:
+    """Where to begin: one denoising that fades out, and a slow fall at the exact balance."""
+    level = max(1.5 * error_std, 0.05)
+    return [
+        Numbers(level, 0.06 * level, 0.0, 0.0, 1.0, 1.0, 0.0, -0.25),
+        Numbers(3 * level, level, 0.0, 0.0, 1.0, 1.0, 0.2, -0.25),
+    ]
+
+
+def _known(
+    task: Task, problem: Problem, prior: str, sigma_y: float, steps: int
+) -> PnPCMConfig | None:
+    try:
+        return choose(task, problem, prior, sigma_y, steps=steps).config
+    except ArgumentError:
+        return None
+
+
+def _scores(
+    prior: Prior,
+    config: PnPCMConfig,
+    problem: Problem,
+    x: Tensor,
+    part: range,
+    metric: str,
+    seed: int,
+) -> list[float]:
+    """One number per image, larger is better; the same noise in every trial."""
+    index = list(part)
+    seeds = generators([seed + 1000 + i for i in index])
+    result = PnPCM(prior, config)(problem.y[index], problem.operator, generator=seeds)
+    found, truth = problem.picture(result.x), x[index]
+    if isinstance(problem.operator, PhaseRetrieval):
+        found = problem.operator.resolve_signs(found, truth, _distance)
+    values = torch.zeros(len(index))
+    if metric != "lpips":
+        values = values + psnr(found, truth)
+    if metric != "psnr":
+        values = values - (1 if metric == "lpips" else 20) * lpips(found, truth)
+    return [float(v) for v in values]
+
+
+def _halves(count: int) -> list[range]:
+    middle = max(1, count // 2)
+    return [range(middle), range(middle, count)] if count > 1 else [range(1)]
+
+
+def _study(optuna: Any, storage: Path | None, seed: int) -> optuna.Study:
+    place = None
+    if storage is not None:
+        backend = optuna.storages.journal.JournalFileBackend(str(storage))
+        place = optuna.storages.JournalStorage(backend)
+    study: optuna.Study = optuna.create_study(
+        study_name="pnpcm",
+        storage=place,
+        load_if_exists=True,
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=16),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=8),
+    )
+    return study
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtraError("pnpcm tune needs optuna; pip install 'pnpcm[tune]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _distance(a: Tensor, b: Tensor) -> Tensor:
+    return (a - b).square().flatten(1).mean(1)

@@ -1,0 +1,129 @@
+"""What a task is: an operator described by options, for measured data or for clean images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Config, Operator
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.linalg import power_norm
+from pnpcm.operators import OperatorBase
+from pnpcm.rng import randn_like
+
+Shape = tuple[int, int, int]
+Window = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A measurement ready to be solved.
+
+    ``known``: 1 where ``y`` was measured, None everywhere. ``window``: (top, left, height, width)
+    of the picture inside the image that is solved for, None for all of it.
+    """
+
+    y: Tensor
+    operator: OperatorBase
+    known: Tensor | None = None
+    window: Window | None = None
+
+    def picture(self, x: Tensor) -> Tensor:
+        """The part of the solved image that the user asked for."""
+        if self.window is None:
+            return x
+        top, left, height, width = self.window
+        return x[..., top : top + height, left : left + width]
+
+
+@dataclass(frozen=True, eq=False)
+class Task(Config):
+    """One kind of degradation with its options; fields are numbers, words or tensors.
+
+    ``operator(image_shape)`` is the forward model of a clean image, ``problem(y)`` what is solved
+    for a measurement. They differ where the truth is not known: a photograph has no known border.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def operator_name(self) -> str:
+        """Row of ``OPERATORS``: the family whose presets and rule apply."""
+        raise NotImplementedError
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What a preset fixes about the operator; presets with equal options fit exactly."""
+        return {}
+
+    def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
+        """This task with everything random drawn for images of ``image_shape``; here: nothing."""
+        return self
+
+    def fit(self, x: Tensor) -> tuple[Tensor, Self]:
+        """``x`` in a size that the operator takes, and the task that remembers; here: as it is."""
+        return x, self
+
+    def operator(self, image_shape: Shape) -> OperatorBase:
+        raise NotImplementedError
+
+    def problem(self, y: Tensor) -> Problem:
+        """What is solved for ``y`` ``(B, C, H, W)``; here: the operator of images like ``y``."""
+        return Problem(y, self.operator(_shape(y)))
+
+    def baseline(self, problem: Problem) -> Tensor:
+        """What one has without pnpcm, in the size of the result; here: ``y`` itself."""
+        return problem.y
+
+    def error_std(self, noise_std: float) -> float:
+        """Typical distance of ``y`` from A(x), noise and what else is lost; floor: 8-bit pixels."""
+        return max(noise_std, 1 / 255)
+
+    def conditions(self, problem: Problem, noise_std: float) -> dict[str, float]:
+        """How hard the problem is, for the rule of parameters: see :func:`conditioning`."""
+        gain, seen = self.conditioning(problem)
+        return {"error_std": self.error_std(noise_std), "gain": gain, "seen": seen}
+
+    def conditioning(self, problem: Problem) -> tuple[float, float]:
+        """‖A‖ and the share of the image that A sees; here: of the problem's own operator."""
+        return conditioning(problem.operator, problem.y)
+
+
+def conditioning(operator: Operator, y: Tensor) -> tuple[float, float]:
+    """‖A‖ and trace(AᵀA) / (‖A‖² n), the share of the image that A sees, by random probes.
+
+    1 for the identity, the share of kept pixels for a mask, small for a strong blur. A nonlinear
+    operator counts as seeing all: (1, 1).
+    """
+    if not hasattr(operator, "A_adjoint") or not getattr(operator, "linear", True):
+        return 1.0, 1.0
+    generator = torch.Generator().manual_seed(0)
+    x = operator.A_adjoint(y[:1])
+    normal = getattr(operator, "A_adjoint_A", lambda v: operator.A_adjoint(operator.A(v)))
+    gain = float(power_norm(normal, x, generator=generator, n_iter=50, tol=1e-3))
+    probe = randn_like(x, generator)
+    trace = float(operator.A(probe).abs().square().sum()) / probe.numel()
+    return gain, min(1.0, trace / gain**2) if gain > 0 else 1.0
+
+
+def build(row: type[Task], options: Mapping[str, Any]) -> Task:
+    """A task from the options a user gave; one that it does not know is an error."""
+    known = [f.name for f in fields(row)]
+    for key in options:
+        if key not in known:
+            takes = ", ".join(known) or "no options"
+            raise ArgumentError(f"task {row.name} does not take {key}; it takes: {takes}")
+    return row(**options)
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise UnknownNameError(name, value, choices)
+
+
+def _shape(y: Tensor) -> Shape:
+    return (y.shape[1], y.shape[2], y.shape[3])
