@@ -2,8 +2,9 @@
 
     python recipes/ship.py natural [--evaluation out/natural]
 
-Takes prior.safetensors of the runs that recipes/<domain>-edm.yaml and recipes/<domain>-cm.yaml
-name. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose table goes into the card.
+Takes prior.safetensors of the runs that the last of recipes/<domain>-edm*.yaml and
+recipes/<domain>-cm.yaml name. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose
+table goes into the card.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ def ship(domain: str, evaluation: Path | None) -> None:
     WEIGHTS.mkdir(exist_ok=True)
     cards = []
     for part in ("edm", "cm"):
-        path = RECIPES / f"{domain}-{part}.yaml"
-        if not path.is_file():
+        found = sorted(RECIPES.glob(f"{domain}-{part}*.yaml"), key=lambda path: path.stem)
+        if not found:
             continue
-        recipe = read_recipe(path)
+        recipe = read_recipe(found[-1])
         source = RECIPES / recipe.out / "prior.safetensors"
         load_own(source)  # raises if it is damaged
         if source.stat().st_size > LIMIT:

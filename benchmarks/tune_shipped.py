@@ -1,0 +1,184 @@
+"""Tune the presets of a shipped prior with `pnpcm tune`'s search, on training images.
+
+    python benchmarks/tune_shipped.py natural --studies ../out_of_tree/tune [--only superres-4 …]
+    python benchmarks/tune_shipped.py natural --studies ../out_of_tree/tune --write
+
+Needs ../shared/data. Each study is a file and goes on where it stopped. `--write` puts the best of
+every finished study into src/pnpcm/data/presets.json, with its score on the images it was tuned on
+(training images, never test images) and the number of trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm import load_prior
+from pnpcm.files import read_image, write_text
+from pnpcm.mri import birdcage_maps, gaussian1d
+from pnpcm.operators import MultiCoilMRI
+from pnpcm.pipeline.tune import tune
+from pnpcm.tasks import (
+    Custom,
+    Deblur,
+    Denoise,
+    Inpaint,
+    Jpeg,
+    NonlinearDeblur,
+    PhaseRetrievalTask,
+    SuperRes,
+    Task,
+)
+from pnpcm.training.sources import Magnitude
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data"
+PRESETS = ROOT / "src" / "pnpcm" / "data" / "presets.json"
+USUAL = {"phase-retrieval": 8}  # steps of the row without @; all others 4
+
+
+@dataclass(frozen=True)
+class Study:
+    """One search; ``images``: how many crops, ``side``: of how many pixels."""
+
+    task: str
+    build: Task
+    steps: int
+    sigma_y: float
+    trials: int
+    images: int = 8
+    side: int = 128
+
+    @property
+    def name(self) -> str:
+        usual = self.steps == USUAL.get(self.task, 4) and self.sigma_y == usual_noise(self.task)
+        return self.task if usual else f"{self.task}@n{self.steps},s{self.sigma_y:g}"
+
+
+def usual_noise(task: str) -> float:
+    return 0.005 if task in ("r4", "r8") else 0.05
+
+
+def photo_studies(side: int) -> list[Study]:
+    linear: dict[str, Task] = {
+        "superres-4": SuperRes(4),
+        "deblur-gauss": Deblur(gaussian=(5, 10.0)),
+        "inpaint-70": Inpaint(missing=0.7),
+        "denoise": Denoise(),
+    }
+    found = [
+        Study(name, task, steps, sigma_y, 60)
+        for steps in (4, 2, 8)
+        for sigma_y in (0.05, 0.025)
+        for name, task in linear.items()
+    ]
+    found += [Study(f"superres-{f}", SuperRes(f), 4, 0.05, 30) for f in (2, 8)]
+    found += [Study("deblur-motion", Deblur(motion=(9, 30)), 4, 0.025, 30)]
+    found += [Study("inpaint-30", Inpaint(missing=0.3), 4, 0.025, 30)]
+    found += [Study(f"jpeg-{q}", Jpeg(q), 4, 0.0, 30, images=6) for q in (5, 10, 20, 40)]
+    found += [
+        Study("jpeg-5", Jpeg(5), 4, 0.05, 20, images=4, side=64),
+        Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 20, images=4, side=96),
+        Study("phase-retrieval", PhaseRetrievalTask(), 8, 0.05, 8, images=3, side=64),
+    ]
+    return [replace(s, side=min(s.side, side)) for s in found]
+
+
+def scan_studies() -> list[Study]:
+    def scan(acceleration: int) -> Task:
+        generator = torch.Generator().manual_seed(0)
+        mask = gaussian1d(128, acceleration, 10, generator=generator)
+        return Custom(MultiCoilMRI(birdcage_maps(8, (128, 128)), mask))
+
+    return [Study(f"r{r}", scan(r), 4, 0.005, 40, images=4) for r in (4, 8)]
+
+
+# the images --------------------------------------------------------------------------------------
+def photos(count: int, side: int) -> Tensor:
+    paths = sorted((DATA / "natural").rglob("*.jpg"))
+    each = [read_image(p) for p in paths[:: len(paths) // count][:count]]
+    return torch.cat([_centre(x, side) for x in each])
+
+
+def faces(count: int, side: int) -> Tensor:
+    paths = sorted((DATA / "faces").rglob("*.jpg"))[:-50]
+    halved = (read_image(p) for p in paths[:: len(paths) // count][:count])
+    return torch.cat([torch.nn.functional.avg_pool2d(x, 2) for x in halved])
+
+
+def brains(count: int, side: int) -> Tensor:
+    """Slices of training subjects with the phase that training draws."""
+    held_out = {"subject": [526, 527, 546, 565, 577, 603, 606, 632]}
+    source = Magnitude(DATA / "mri" / "ixi_t1_axial_128.npz", exclude=held_out, jitter=0.0)
+    numbers = np.linspace(0, len(source) - 1, count).astype(int)
+    each = [source.image(int(i), torch.Generator().manual_seed(int(i))) for i in numbers]
+    return torch.stack(each)
+
+
+def _centre(x: Tensor, side: int) -> Tensor:
+    top, left = ((n - side) // 2 for n in x.shape[-2:])
+    return x[..., top : top + side, left : left + side]
+
+
+DOMAINS = {
+    "natural": (lambda: photo_studies(128), photos),
+    "faces": (lambda: photo_studies(64), faces),
+    "mri": (scan_studies, brains),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("domain", choices=sorted(DOMAINS))
+    parser.add_argument("--studies", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", help="names of tasks")
+    parser.add_argument("--steps", type=int, nargs="*", help="only these numbers of steps")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the trials")
+    parser.add_argument("--write", action="store_true", help="write presets.json, search nothing")
+    options = parser.parse_args()
+    plan, images = DOMAINS[options.domain]
+    options.studies.mkdir(parents=True, exist_ok=True)
+    prior = load_prior(options.domain)
+    rows = json.loads(PRESETS.read_text(encoding="utf-8"))
+    for study in plan():
+        if options.only and study.task not in options.only:
+            continue
+        if options.steps and study.steps not in options.steps:
+            continue
+        file = options.studies / f"{options.domain}-{study.name}.study"
+        if options.write and not file.exists():
+            continue
+        start = time.perf_counter()
+        found = tune(
+            study.build,
+            images(study.images, study.side),
+            prior,
+            prior_name=options.domain,
+            sigma_y=study.sigma_y,
+            steps=study.steps,
+            trials=1 if options.write else max(4, round(options.scale * study.trials)),
+            storage=file,
+        )
+        before = f"{found.score_before:.2f}" if found.score_before is not None else "–"
+        print(
+            f"{options.domain}/{study.name:24} {before} → {found.score:.2f} dB, "
+            f"{found.trials} trials, {time.perf_counter() - start:.0f} s",
+            flush=True,
+        )
+        if options.write:
+            source = f"tune, {found.trials} trials, {study.images} training crops"
+            rows[f"{options.domain}/{study.name}"] = replace(found.preset, source=source).to_dict()
+    if options.write:
+        lines = (f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in rows.items())
+        write_text(PRESETS, "{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()
