@@ -1,6 +1,9 @@
 """``pnpcm restore`` and ``simulate``: files of all kinds in, pictures or one clear sentence out."""
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -262,3 +265,25 @@ def test_a_single_pixel_column(run: Run, tmp_path: Path) -> None:
     assert "sigma_y" in refused.err
     assert run(*words, "--sigma-y", 0.08).code == 0
     assert torch.isfinite(read_image(tmp_path / "out" / "thin.png")).all()
+
+
+def test_killed_in_the_middle_and_run_again(run: Run, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for k in range(6):
+        noisy(128).save(folder / f"{k}.png")
+    words = ["restore", str(folder), "--task", "denoise", "--sigma-y", "0.08", "--out", str(out)]
+    process = subprocess.Popen([sys.executable, "-m", "pnpcm", *words])
+    while not list(out.glob("*.result.json")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    finished = {p.name: p.stat().st_mtime_ns for p in out.glob("*.result.json")}
+    assert 1 <= len(finished) < 6
+    done = run(*words)
+    assert done.code == 0, done.err
+    assert done.out.count("kept: ") == len(finished)
+    assert all((out / name).stat().st_mtime_ns == when for name, when in finished.items())
+    expected = [f"{k}{end}" for k in range(6) for end in (".png", ".result.json")]
+    assert sorted(p.name for p in out.iterdir()) == sorted(expected)
