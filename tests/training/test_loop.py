@@ -167,6 +167,26 @@ def test_a_run_leaves_prior_log_curve_samples_and_card(tmp_path: Path) -> None:
     assert "| edm | 4 |" in text
 
 
+def test_a_collapse_is_told_and_what_was_good_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_data(tmp_path, 64)
+    scores = iter((30.0, 29.0, 21.0, 22.0))
+    monkeypatch.setattr(
+        "pnpcm.training.report.denoising_psnr", lambda prior, x, sigma: next(scores)
+    )
+    report = QUICK | {
+        "evaluate_every": 2,
+        "validation": [{"kind": "npz", "path": "gaussian.npz"}],
+        "images": 8,
+        "sigmas": [0.2],
+    }
+    train(recipe(tmp_path, "edm", steps=8, batch=8, report=report), tmp_path)
+    kept = read_header(tmp_path / "run" / "prior-before-fall.safetensors")["info"]["training"][-1]
+    assert (kept["steps"], kept["psnr_by_sigma"]) == (4, {"0.2": 29.0})
+    assert "PSNR at sigma 0.2 fell by 8.0 dB" in capsys.readouterr().out
+
+
 def test_a_cm_remembers_how_its_teacher_was_trained(tmp_path: Path) -> None:
     write_data(tmp_path, 64)
     train(recipe(tmp_path, "edm", steps=2, batch=8, out="edm"), tmp_path)

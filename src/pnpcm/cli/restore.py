@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pnpcm import __version__
 from pnpcm.cli import shared
 from pnpcm.errors import ArgumentError
 
@@ -191,7 +192,7 @@ def _request(
     asked = {k: v for k, v in options.items() if v is not None and v is not False}
     asked |= {k: v for k, v in zip(("mask", "mask_color"), marks, strict=True) if v is not None}
     numbers = {k: v for k, v in vars(order).items() if v is not None and k != "settings"}
-    found = {"task": task, "operator": operator} | asked | numbers
+    found = {"pnpcm": __version__, "task": task, "operator": operator} | asked | numbers
     found = {k: plain(v) for k, v in found.items() if v is not None}
     return found | {"settings": {k: str(v) for k, v in order.settings.items()}}
 

@@ -20,6 +20,11 @@ from pnpcm.training.recipe import Recipe
 from pnpcm.training.state import TrainState
 from pnpcm.training.validation import denoising_psnr
 
+FALL = 3.0
+"""Decibels between two evaluations that are no noise but a collapse."""
+BEFORE_FALL = "prior-before-fall"
+"""Weights of the last evaluation before one; a run without a fall leaves none."""
+
 
 class Reporter:
     """Writes into the run's folder; on processes other than the main one it does nothing."""
@@ -33,6 +38,7 @@ class Reporter:
         self._since = (time.monotonic(), state.step)
         self._bar: Any = None
         self._scores: dict[str, float] = {}
+        self._fell = False
         self._validation = None
         if self.main and recipe.report.validation:
             sources = [(s.open(folder), s.repeat) for s in recipe.report.validation]
@@ -95,17 +101,37 @@ class Reporter:
             return
         prior, settings = self.state.averaged(), self.recipe.report
         if self._validation is not None:
-            self._scores = {
-                f"{sigma:g}": denoising_psnr(prior, self._validation, sigma)
-                for sigma in settings.sigmas
-            }
+            before, self._scores = (
+                self._scores,
+                {
+                    f"{sigma:g}": denoising_psnr(prior, self._validation, sigma)
+                    for sigma in settings.sigmas
+                },
+            )
             self._write({"step": self.state.step, "minutes": self.state.seconds / 60,
                          "psnr": self._scores})  # fmt: skip
             best = ", ".join(f"{s}: {v:.2f}" for s, v in self._scores.items())
             self._show(f"PSNR by sigma {best}")
+            self._watch(before)
             save_curve(self.out / "log.jsonl", self.out / "curve.png")
         if settings.sample_size is not None:
             save_samples(prior, settings.sample_size, settings.sample_steps, self.out)
+
+    def _watch(self, before: dict[str, float]) -> None:
+        """Keep the weights of the last evaluation that was no fall, and say when one is.
+
+        Consistency training can collapse within a stage; what was good is then still there.
+        """
+        falls = {s: before[s] - v for s, v in self._scores.items() if s in before}
+        worst = max(falls, key=lambda s: falls[s], default="")
+        if worst and falls[worst] > FALL:
+            self._fell = True
+            self._show(
+                f"PSNR at sigma {worst} fell by {falls[worst]:.1f} dB: the run may have collapsed; "
+                f"{BEFORE_FALL}.safetensors holds the weights from before"
+            )
+        elif not self._fell:
+            self._save_prior(0, BEFORE_FALL)
 
     def checkpoint(self, path: Path) -> None:
         """State, and the averaged prior as a file that :func:`pnpcm.load_prior` reads."""
@@ -113,13 +139,11 @@ class Reporter:
             return
         self.state.save(path)
         for which, rate in enumerate(self.recipe.ema):
-            name = "prior" if which == 0 else f"prior-ema-{rate:g}"
-            save_prior(
-                self.state.averaged(which),
-                self.out / f"{name}.safetensors",
-                info=self.info(),
-                dtype=torch.float16,
-            )
+            self._save_prior(which, "prior" if which == 0 else f"prior-ema-{rate:g}")
+
+    def _save_prior(self, which: int, name: str) -> None:
+        path = self.out / f"{name}.safetensors"
+        save_prior(self.state.averaged(which), path, info=self.info(), dtype=torch.float16)
 
     def finish(self) -> None:
         """Last evaluation and the model card."""
@@ -127,6 +151,8 @@ class Reporter:
             self.evaluate()
             self.checkpoint(self.out / "state.pt")
             write_text(self.out / "card.md", model_card(self.info(), self.recipe))
+            if not self._fell:
+                (self.out / f"{BEFORE_FALL}.safetensors").unlink(missing_ok=True)
 
     def info(self) -> dict[str, Any]:
         """What the prior's file says about itself."""
