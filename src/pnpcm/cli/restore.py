@@ -57,6 +57,9 @@ def restore(
     samples: Annotated[int, typer.Option(help="Independent results: mean and spread.")] = 1,
     seed: shared.Seed = 0,
     tile: Annotated[int, typer.Option(help="Side of the prior's tiles: bounds memory.")] = 512,
+    halo: Annotated[
+        int | None, typer.Option(help="Pixels seen around a tile; default: all that count.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps …")] = "cpu",
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("out/restored"),
     format: Annotated[str | None, typer.Option(help="png, jpeg, tiff or webp.")] = None,
@@ -102,6 +105,7 @@ def restore(
         samples=samples,
         seed=seed,
         tile=tile,
+        halo=halo,
         format=format,
         device=device,
         reference=reference,

@@ -38,6 +38,7 @@ class Order:
     samples: int = 1
     seed: int = 0
     tile: int = TILE
+    halo: int | None = None
     format: str | None = None
     device: str = "cpu"
     reference: Path | None = None
@@ -91,6 +92,7 @@ def resolve(path: Path, task_for: TaskFor | None, order: Order, prior: Prior) ->
         settings=order.settings,
         samples=order.samples,
         tile=order.tile,
+        halo=order.halo,
         device=order.device,
     )
     return {
@@ -133,6 +135,7 @@ def _one(
         samples=order.samples,
         seed=order.seed,
         tile=order.tile,
+        halo=order.halo,
         reference=None if order.reference is None else read_photo(order.reference).x,
         device=order.device,
     )
