@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -138,8 +139,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("domain", choices=sorted(DOMAINS))
     parser.add_argument("--studies", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", help="names of tasks")
-    parser.add_argument("--steps", type=int, nargs="*", help="only these numbers of steps")
+    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of names, e.g. jpeg-*")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the trials")
     parser.add_argument("--write", action="store_true", help="write presets.json, search nothing")
     options = parser.parse_args()
@@ -148,9 +148,7 @@ def main() -> None:
     prior = load_prior(options.domain)
     rows = json.loads(PRESETS.read_text(encoding="utf-8"))
     for study in plan():
-        if options.only and study.task not in options.only:
-            continue
-        if options.steps and study.steps not in options.steps:
+        if not any(fnmatch(study.name, pattern) for pattern in options.only):
             continue
         file = options.studies / f"{options.domain}-{study.name}.study"
         if options.write and not file.exists():

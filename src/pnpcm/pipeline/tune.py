@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +114,7 @@ def tune(
     if left > 0:
         calls = None if callback is None else [callback]
         study.optimize(objective, left, callbacks=calls, catch=(ArgumentError,))
-    best = configure(study.best_params)
+    best = _rounded(configure(study.best_params))
     expected = {}
     for name in ("psnr", "lpips") if available() and x.shape[1] == 3 else ("psnr",):
         all_of = _scores(prior, best, problem, x, range(len(x)), name, seed)
@@ -146,6 +146,23 @@ def _values(n: Numbers) -> dict[str, float]:
     """The other way round, moved into the search space."""
     raw = vars(n) | {"fall": n.sigma_end / n.sigma_start}
     return {k: min(max(raw[k], low), high) for k, (low, high, _) in SPACE.items()}
+
+
+def _rounded(config: PnPCMConfig) -> PnPCMConfig:
+    """Four significant digits: what a person wants to read in a preset."""
+
+    def short(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(float(f"{v:.4g}") for v in values)
+
+    mu, scale = short((config.momentum[0], config.noise_scale))
+    return replace(
+        config,
+        sigmas=short(config.sigmas),
+        deltas=short(config.deltas),
+        rhos=short(config.rhos),
+        mu=mu,
+        noise_scale=scale,
+    )
 
 
 def _starts(error_std: float) -> list[Numbers]:
