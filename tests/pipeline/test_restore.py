@@ -30,7 +30,7 @@ DATA = Path(pnpcm.__file__).parent / "data"
 
 
 def photo(side: int = 96) -> Tensor:
-    x = read_image(DATA / "Picture_1A_by_freespace.png")
+    x = read_image(DATA / "Wine_by_Jakkub_Mede.png")
     return x[..., 60 : 60 + side, 60 : 60 + side].contiguous()
 
 

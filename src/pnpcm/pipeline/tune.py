@@ -195,7 +195,9 @@ def _scores(
     """One number per image, larger is better; the same noise in every trial."""
     index = list(part)
     seeds = generators([seed + 1000 + i for i in index])
-    result = PnPCM(prior, config)(problem.y[index], problem.operator, generator=seeds)
+    start = None if problem.x_init is None else problem.x_init[index]
+    solver = PnPCM(prior, config)
+    result = solver(problem.y[index], problem.operator, generator=seeds, x_init=start)
     found, truth = problem.picture(result.x), x[index]
     if isinstance(problem.operator, PhaseRetrieval):
         found = problem.operator.resolve_signs(found, truth, _distance)
