@@ -20,7 +20,6 @@ from pnpcm.lpips import available, lpips
 from pnpcm.metrics import psnr, ssim
 from pnpcm.mri import gaussian1d, intensity_scale, phantom, simulate_scan
 from pnpcm.operators import (
-    JPEG,
     GaussianBlur,
     Inpainting,
     MultiCoilMRI,
@@ -33,6 +32,7 @@ from pnpcm.operators import (
 from pnpcm.pipeline import load_prior
 from pnpcm.presets import PRESETS
 from pnpcm.solvers import PnPCM
+from pnpcm.tasks import Jpeg
 
 Map = Callable[[Tensor], Tensor]
 
@@ -190,7 +190,7 @@ def _deblurring(generator: torch.Generator) -> Problem:
 
 def _jpeg(generator: torch.Generator) -> Problem:
     x = _photo("Picture_0B_by_freespace.png")
-    return Problem("quality 5", x, JPEG(5), "natural/jpeg-5")
+    return Problem("quality 5", x, Jpeg(5).operator((3, 256, 256)), "natural/jpeg-5")
 
 
 def _nonlinear_deblurring(generator: torch.Generator) -> Problem:

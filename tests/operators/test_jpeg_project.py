@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import OperatorError
+from pnpcm.interop import from_denoiser
 from pnpcm.operators import JPEG, Inpainting
-from pnpcm.solvers import ProjectStep
+from pnpcm.solvers import PnPCM, PnPCMConfig, ProjectStep
 
 
 def smooth(channels: int = 3, side: int = 40, seed: int = 0) -> Tensor:
@@ -64,3 +65,15 @@ def test_the_step_needs_an_operator_that_projects() -> None:
     assert torch.equal(z, operator.project(x, y))
     with pytest.raises(OperatorError, match="has no project"):
         ProjectStep()(x, y, Inpainting(torch.ones(40, 43)), 1.0, z_prev=None)
+
+
+def test_a_run_can_start_at_the_picture() -> None:
+    """With a prior that changes nothing, the picture is a fixed point; from grey it is not found."""
+    y = JPEG(10).acquire(smooth())
+    prior = from_denoiser(lambda x, sigma: x, value_range=(-1.0, 1.0))
+    for init, expected in (("z_start", True), ("zero", False)):
+        config = PnPCMConfig(
+            (0.1,), (0.0,), (1.0,), noise_scale=0.0, clamp=False, init=init, data_step=ProjectStep()
+        )
+        x = PnPCM(prior, config)(y, JPEG(10)).x
+        assert torch.allclose(x, y, atol=1e-4) is expected

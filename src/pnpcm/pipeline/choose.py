@@ -83,7 +83,7 @@ def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, steps: int 
     data_step = data_step_for(task, problem, sigma_y)
     alike = [p for p in rows if type(p.solver.data_step) is type(data_step)]
     rows = alike or rows
-    config = rule(rows, conditions, steps or usual_steps(task), data_step)
+    config = rule(rows, conditions, steps or usual_steps(task), data_step, start_for(task))
     return Choice(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}")
 
 
@@ -127,6 +127,11 @@ def data_step_for(task: Task, problem: Problem, sigma_y: float) -> DataStep:
     if getattr(problem.operator, "linear", hasattr(problem.operator, "A_adjoint")):
         return ProxStep()
     return GradientStep("lbfgs", n_iter=40 if task.operator_name == "phase-retrieval" else 10)
+
+
+def start_for(task: Task) -> str:
+    """JPEG starts at the picture: from grey, it would find the flattest image in the cells."""
+    return "z_start" if task.operator_name == "jpeg" else "auto"
 
 
 def usual_steps(task: Task) -> int:

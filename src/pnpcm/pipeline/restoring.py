@@ -161,18 +161,17 @@ def _solve(
 ) -> tuple[Result, Tensor]:
     """One run, or several samples in batches that fit in the memory of one tile or image."""
     problem = planned.problem
-    solver, y, start = PnPCM(planned.prior, planned.chosen.config), problem.y, problem.x_init
+    solver, y = PnPCM(planned.prior, planned.chosen.config), problem.y
     if samples == 1:
         seeds = generators([seed + i for i in range(len(y))])
-        result = solver(y, problem.operator, generator=seeds, x_init=start, callback=callback)
+        result = solver(y, problem.operator, generator=seeds, callback=callback)
         return result, result.x
     at_once = max(1, tile**2 // max(1, math.prod(y.shape[-2:])))
     drawn = []
     for first in range(0, samples, at_once):
         seeds = generators([seed + i for i in range(first, min(first + at_once, samples))])
         each = y.expand(len(seeds), *y.shape[1:]).contiguous()
-        begin = None if start is None else start.expand(len(seeds), *start.shape[1:])
-        result = solver(each, problem.operator, generator=seeds, x_init=begin, callback=callback)
+        result = solver(each, problem.operator, generator=seeds, callback=callback)
         drawn.append(result.x)
     return result, torch.cat(drawn)
 

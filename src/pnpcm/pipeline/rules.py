@@ -41,7 +41,9 @@ class Numbers:
     mu: float
     noise_scale: float
 
-    def config(self, n: int, error_std: float, data_step: DataStep) -> PnPCMConfig:
+    def config(
+        self, n: int, error_std: float, data_step: DataStep, init: str = "auto"
+    ) -> PnPCMConfig:
         """σ and weight geometric, δ linear between their ends."""
         return PnPCMConfig.geometric(
             (self.sigma_start, self.sigma_end),
@@ -51,6 +53,7 @@ class Numbers:
             weight=(self.weight_start, self.weight_end),
             mu=self.mu,
             noise_scale=self.noise_scale,
+            init=init,
             data_step=data_step,
         )
 
@@ -84,7 +87,11 @@ def features(conditions: Mapping[str, float], n: int) -> Features:
 
 
 def rule(
-    presets: Iterable[Preset], conditions: Mapping[str, float], n: int, data_step: DataStep
+    presets: Iterable[Preset],
+    conditions: Mapping[str, float],
+    n: int,
+    data_step: DataStep,
+    init: str = "auto",
 ) -> PnPCMConfig:
     """The configuration that ``presets`` of one family suggest under ``conditions``."""
     rows = [p for p in presets if p.conditions]
@@ -109,7 +116,7 @@ def rule(
             min(max(value, _BOUNDS[name][0]), _BOUNDS[name][1]) if name in _BOUNDS else value
         )
     found["sigma_end"] = min(found["sigma_end"], found["sigma_start"])
-    return Numbers(**found).config(n, conditions["error_std"], data_step)
+    return Numbers(**found).config(n, conditions["error_std"], data_step, init)
 
 
 def _slope(

@@ -15,7 +15,7 @@ from pnpcm.errors import ArgumentError, MissingExtraError
 from pnpcm.lpips import available, lpips
 from pnpcm.metrics import psnr
 from pnpcm.operators import PhaseRetrieval
-from pnpcm.pipeline.choose import choose, data_step_for, usual_steps
+from pnpcm.pipeline.choose import choose, data_step_for, start_for, usual_steps
 from pnpcm.pipeline.measurement import simulate
 from pnpcm.pipeline.rules import Numbers
 from pnpcm.presets import Preset
@@ -87,7 +87,7 @@ def tune(
     data_step = data_step_for(measured.task, problem, sigma_y)
 
     def configure(values: dict[str, float]) -> PnPCMConfig:
-        return numbers(values).config(n, conditions["error_std"], data_step)
+        return numbers(values).config(n, conditions["error_std"], data_step, start_for(task))
 
     def objective(trial: Any) -> float:
         values = {
@@ -195,9 +195,7 @@ def _scores(
     """One number per image, larger is better; the same noise in every trial."""
     index = list(part)
     seeds = generators([seed + 1000 + i for i in index])
-    start = None if problem.x_init is None else problem.x_init[index]
-    solver = PnPCM(prior, config)
-    result = solver(problem.y[index], problem.operator, generator=seeds, x_init=start)
+    result = PnPCM(prior, config)(problem.y[index], problem.operator, generator=seeds)
     found, truth = problem.picture(result.x), x[index]
     if isinstance(problem.operator, PhaseRetrieval):
         found = problem.operator.resolve_signs(found, truth, _distance)

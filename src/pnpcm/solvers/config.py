@@ -19,7 +19,8 @@ class PnPCMConfig(Config):
     ``sigmas``: injected noise; ``deltas``: the prior is told (1 + δ_k) σ_k; ``rhos``: penalties as
     the equation uses them; ``mu``: momentum, a float means μ/k in iteration k = 1, 2, …, a tuple
     gives each value. ``noise_scale=0`` switches injection off (the prior still gets
-    (1 + δ_k) σ_k). ``init="auto"`` takes the operator's own start where it has one.
+    (1 + δ_k) σ_k). ``init="auto"`` takes the operator's own start where it has one,
+    ``"z_start"`` the place where its first data step starts (for JPEG the picture itself).
     """
 
     sigmas: tuple[float, ...]
@@ -57,8 +58,8 @@ class PnPCMConfig(Config):
         _check_each("mu", self.momentum, lambda m: m >= 0, "≥ 0")
         if not (math.isfinite(self.noise_scale) and self.noise_scale >= 0):
             raise ArgumentError(f"noise_scale must be ≥ 0, got {self.noise_scale}")
-        if self.init not in ("auto", "zero"):
-            raise ArgumentError(f"init must be 'auto' or 'zero', got {self.init!r}")
+        if self.init not in ("auto", "zero", "z_start"):
+            raise ArgumentError(f"init must be 'auto', 'zero' or 'z_start', got {self.init!r}")
 
     @property
     def n_steps(self) -> int:
@@ -104,6 +105,7 @@ class PnPCMConfig(Config):
         weight: float | tuple[float, float] = 1.0,
         mu: float = 0.0,
         noise_scale: float = 1.0,
+        init: str = "auto",
         data_step: DataStep | None = None,
     ) -> PnPCMConfig:
         """Levels falling geometrically between two ends, ρ_k = weight_k (noise_std/σ_k)².
@@ -120,6 +122,7 @@ class PnPCMConfig(Config):
             rhos=tuple(w * (noise_std / s) ** 2 for w, s in zip(weights, levels, strict=True)),
             mu=mu,
             noise_scale=noise_scale,
+            init=init,
             data_step=ProxStep() if data_step is None else data_step,
         )
 

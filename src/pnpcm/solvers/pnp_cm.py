@@ -75,12 +75,12 @@ class PnPCM:
         config, prior = self.config, CountedPrior(self.prior, value_range)
         low, high = value_range
         unit = (high - low) / 2  # configurations are quoted for [-1, 1]
-        x = self._start(y, operator, x_init, (low + high) / 2)
         noisy = config.noise_scale > 0
-        generators = per_image(generator, len(x)) if noisy or generator is not None else []
+        generators = per_image(generator, len(y)) if noisy or generator is not None else []
+        z_prev = self._z_start(y, operator, generators)
+        x = self._start(y, operator, x_init, z_prev, (low + high) / 2)
         u = torch.zeros_like(x)
         x_ahead, u_ahead = x, u
-        z_prev = self._z_start(y, operator, generators)
         residuals = []
         steps = zip(config.sigmas, config.deltas, config.rhos, config.momentum, strict=True)
         # images may be large: what is not needed again is dropped at once, and what nobody else
@@ -118,9 +118,18 @@ class PnPCM:
         seconds = time.perf_counter() - start
         return Result(x, prior.nfe, prior.vjps, seconds, torch.stack(residuals))
 
-    def _start(self, y: Tensor, operator: Operator, x_init: Tensor | None, middle: float) -> Tensor:
+    def _start(
+        self,
+        y: Tensor,
+        operator: Operator,
+        x_init: Tensor | None,
+        z_start: Tensor | None,
+        middle: float,
+    ) -> Tensor:
         if x_init is not None:
             return x_init.clone() if x_init.is_inference() else x_init
+        if self.config.init == "z_start" and z_start is not None:
+            return z_start
         if self.config.init == "auto" and hasattr(operator, "x_start"):
             x: Tensor = operator.x_start(y)
             return x

@@ -24,15 +24,13 @@ class Problem:
     """A measurement ready to be solved.
 
     ``known``: 1 where ``y`` was measured, None everywhere. ``window``: (top, left, height, width)
-    of the picture inside the image that is solved for, None for all of it. ``x_init``: where the
-    solver starts, None for its own choice.
+    of the picture inside the image that is solved for, None for all of it.
     """
 
     y: Tensor
     operator: OperatorBase
     known: Tensor | None = None
     window: Window | None = None
-    x_init: Tensor | None = None
 
     def picture(self, x: Tensor) -> Tensor:
         """The part of the solved image that the user asked for."""

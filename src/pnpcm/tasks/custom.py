@@ -56,5 +56,4 @@ class Custom(Task):
 
     def problem(self, y: Tensor) -> Problem:
         known = self.forward.mask.to(y) if isinstance(self.forward, Inpainting) else None
-        start = y if isinstance(self.forward, JPEG) else None
-        return Problem(y, cast(OperatorBase, self.forward), known=known, x_init=start)
+        return Problem(y, cast(OperatorBase, self.forward), known=known)

@@ -60,10 +60,6 @@ class Jpeg(Task):
             eight_bit=True,
         )
 
-    def problem(self, y: Tensor) -> Problem:
-        """Starts at ``y``: from grey, a projection would find the flattest image in the cells."""
-        return Problem(y, self.operator((y.shape[1], y.shape[2], y.shape[3])), x_init=y)
-
     def error_std(self, noise_std: float) -> float:
         tables = self.operator((3, 8, 8)).tables[0].double().mean()
         coarse = JPEG(5).tables[0].double().mean()
