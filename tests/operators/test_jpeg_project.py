@@ -68,7 +68,7 @@ def test_the_step_needs_an_operator_that_projects() -> None:
 
 
 def test_a_run_can_start_at_the_picture() -> None:
-    """With a prior that changes nothing, the picture is a fixed point; from grey it is not found."""
+    """With a prior that changes nothing the picture is a fixed point; from grey it is not found."""
     y = JPEG(10).acquire(smooth())
     prior = from_denoiser(lambda x, sigma: x, value_range=(-1.0, 1.0))
     for init, expected in (("z_start", True), ("zero", False)):
