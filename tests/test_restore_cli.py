@@ -47,7 +47,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def picture(side: int = 64) -> Image.Image:
-    with Image.open(DATA / "Picture_1A_by_freespace.png") as whole:
+    with Image.open(DATA / "Wine_by_Jakkub_Mede.png") as whole:
         return whole.convert("RGB").crop((60, 60, 60 + side, 60 + side))
 
 

@@ -26,6 +26,8 @@ class Choice:
 
     config: PnPCMConfig
     source: str
+    start_scale: float | None = None
+    """Start at this times Aᵀy: for an operator without its own start, where the family has one."""
 
 
 def choose(
@@ -51,7 +53,8 @@ def choose(
     if not settings:
         return choice
     words = ", ".join(f"{k}={v}" for k, v in settings.items())
-    return Choice(apply_settings(choice.config, settings), f"{choice.source}; set {words}")
+    config = apply_settings(choice.config, settings)
+    return replace(choice, config=config, source=f"{choice.source}; set {words}")
 
 
 def _given(preset: str | Path, steps: int | None) -> Choice:
@@ -84,7 +87,9 @@ def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, steps: int 
     alike = [p for p in rows if type(p.solver.data_step) is type(data_step)]
     rows = alike or rows
     config = rule(rows, conditions, steps or usual_steps(task), data_step, start_for(task))
-    return Choice(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}")
+    borrowed = family == "inpainting" and task.operator_name == "custom"
+    scale = conditions["gain"] ** -2 if borrowed and conditions["gain"] > 0 else None
+    return Choice(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}", scale)
 
 
 def _family(task: Task, prior: str, conditions: Mapping[str, float]) -> tuple[list[Preset], str]:
@@ -144,4 +149,5 @@ def with_injection(choice: Choice) -> Choice:
     if choice.config.noise_scale > 0:
         return choice
     config = replace(choice.config, noise_scale=1.0)
-    return Choice(config, f"{choice.source}; noise_scale=1 so that samples differ")
+    source = f"{choice.source}; noise_scale=1 so that samples differ"
+    return replace(choice, config=config, source=source)

@@ -164,16 +164,27 @@ def _solve(
     solver, y = PnPCM(planned.prior, planned.chosen.config), problem.y
     if samples == 1:
         seeds = generators([seed + i for i in range(len(y))])
-        result = solver(y, problem.operator, generator=seeds, callback=callback)
+        start = _start(planned, y)
+        result = solver(y, problem.operator, generator=seeds, x_init=start, callback=callback)
         return result, result.x
     at_once = max(1, tile**2 // max(1, math.prod(y.shape[-2:])))
     drawn = []
     for first in range(0, samples, at_once):
         seeds = generators([seed + i for i in range(first, min(first + at_once, samples))])
         each = y.expand(len(seeds), *y.shape[1:]).contiguous()
-        result = solver(each, problem.operator, generator=seeds, callback=callback)
+        start = _start(planned, each)
+        result = solver(each, problem.operator, generator=seeds, x_init=start, callback=callback)
         drawn.append(result.x)
     return result, torch.cat(drawn)
+
+
+def _start(planned: Plan, y: Tensor) -> Tensor | None:
+    """Aᵀy in the size of an image, where the choice asks for it; None: the solver's own start."""
+    scale = planned.chosen.start_scale
+    if scale is None:
+        return None
+    back: Tensor = planned.problem.operator.A_adjoint(y)  # type: ignore[attr-defined]
+    return scale * back
 
 
 def _prior(prior: str | Path | Prior, device: str | torch.device) -> tuple[Prior, str]:
@@ -226,7 +237,7 @@ def _in_strips(chosen: Choice, problem: Problem, tile: int) -> Choice:
     if not (large and iterates):
         return chosen
     strips = StripStep(chosen.config.data_step, rows=tile)
-    return Choice(replace(chosen.config, data_step=strips), chosen.source)
+    return replace(chosen, config=replace(chosen.config, data_step=strips))
 
 
 def _batch(y: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,10 +22,11 @@ from pnpcm.solvers import PnPCMConfig
 Features = tuple[float, float, float]
 """ln(error_std / gain), ln N, ln seen."""
 
-# d ln σ / d ln error that the regression leans to: a noisier y is denoised at a higher level
-_LEANING = {"sigma_start": (0.5, 0.0, -0.1), "sigma_end": (0.7, -0.2, 0.0)}
-_RIDGE = 0.3
+# slopes that the regression leans to: a noisier y is denoised at a higher level
+_LEANING = {"level_start": (0.5, 0.0, -0.1), "level_end": (0.7, -0.2, 0.0)}
+_RIDGE = 0.1
 _REACH = math.log(4.0)  # how far beyond its points a rule is followed, per feature
+_NEAR = np.array((1.5, 1.0, 0.6))  # points count by exp(−½ distance²), distances in these units
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,14 @@ class Numbers:
         return cls(s0, s1, d0, d1, w0, w1, mu, config.noise_scale)
 
 
-_LOGARITHMIC = ("sigma_start", "sigma_end", "weight_start", "weight_end")
 _BOUNDS = {
     "delta_start": (-0.5, 4.0),
     "delta_end": (-0.5, 4.0),
     "mu": (0, 1),
     "noise_scale": (0, 1),
 }
+
+Vector = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def features(conditions: Mapping[str, float], n: int) -> Features:
@@ -93,41 +95,59 @@ def rule(
     data_step: DataStep,
     init: str = "auto",
 ) -> PnPCMConfig:
-    """The configuration that ``presets`` of one family suggest under ``conditions``."""
+    """The configuration that ``presets`` of one family suggest under ``conditions``.
+
+    Near points count most, so that a full mask learns from full masks. What is regressed is the
+    level that the prior is told, (1 + δ) σ, with δ and the weight relative to it.
+    """
     rows = [p for p in presets if p.conditions]
     if not rows:
         raise ArgumentError("no preset of this family to derive parameters from; use pnpcm tune")
     points = np.array([features(p.conditions, p.solver.n_steps) for p in rows])
-    middle = points.mean(0)
+    place = np.array(features(conditions, n))
+    distance = np.square((points - place) / _NEAR).sum(1)
+    weights = np.exp(-0.5 * (distance - distance.min()))
+    weights /= weights.sum()
+    middle = weights @ points
     low, high = points.min(0) - _REACH, points.max(0) + _REACH
-    place = np.clip(features(conditions, n), low, high) - middle
-    known = [Numbers.of(p.solver, p.conditions["error_std"]) for p in rows]
+    place = np.clip(place, low, high) - middle
+    known = [_coordinates(Numbers.of(p.solver, p.conditions["error_std"])) for p in rows]
     found = {}
-    for field in fields(Numbers):
-        name = field.name
-        values = np.array([getattr(k, name) for k in known])
-        if name in _LOGARITHMIC:
-            values = np.log(values)
-        slope = _slope(points - middle, values, np.array(_LEANING.get(name, (0.0, 0.0, 0.0))))
-        value = float(values.mean() + place @ slope)
-        if name in _LOGARITHMIC:
-            value = math.exp(value)
-        found[name] = (
-            min(max(value, _BOUNDS[name][0]), _BOUNDS[name][1]) if name in _BOUNDS else value
-        )
+    for name in known[0]:
+        values = np.array([k[name] for k in known])
+        leaning = np.array(_LEANING.get(name, (0.0, 0.0, 0.0)))
+        value = float(weights @ values + place @ _slope(points - middle, values, weights, leaning))
+        low_, high_ = _BOUNDS.get(name, (-math.inf, math.inf))
+        found[name] = min(max(value, low_), high_)
+    return _numbers(found).config(n, conditions["error_std"], data_step, init)
+
+
+def _coordinates(n: Numbers) -> dict[str, float]:
+    """What is regressed: logarithms of levels and of weights relative to them; the rest as is."""
+    found = {"mu": n.mu, "noise_scale": n.noise_scale}
+    for end in ("start", "end"):
+        sigma, delta, weight = (getattr(n, f"{k}_{end}") for k in ("sigma", "delta", "weight"))
+        found[f"level_{end}"] = math.log(sigma * (1 + delta))
+        found[f"delta_{end}"] = delta
+        found[f"weight_{end}"] = math.log(weight * (1 + delta) ** 2)
+    return found
+
+
+def _numbers(c: Mapping[str, float]) -> Numbers:
+    """The way back; levels never rise."""
+    found = {"mu": c["mu"], "noise_scale": c["noise_scale"]}
+    for end in ("start", "end"):
+        told = 1 + c[f"delta_{end}"]
+        found[f"delta_{end}"] = c[f"delta_{end}"]
+        found[f"sigma_{end}"] = math.exp(c[f"level_{end}"]) / told
+        found[f"weight_{end}"] = math.exp(c[f"weight_{end}"]) / told**2
     found["sigma_end"] = min(found["sigma_end"], found["sigma_start"])
-    return Numbers(**found).config(n, conditions["error_std"], data_step, init)
+    return Numbers(**found)
 
 
-def _slope(
-    points: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    values: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    leaning: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """argmin_b Σ (v − mean v − p·b)² + λ ‖b − leaning‖²"""
-    rest = values - values.mean() - points @ leaning
-    gram = points.T @ points + _RIDGE * np.eye(points.shape[1])
-    slope: np.ndarray[tuple[int, ...], np.dtype[np.float64]] = leaning + np.linalg.solve(
-        gram, points.T @ rest
-    )
+def _slope(points: Vector, values: Vector, weights: Vector, leaning: Vector) -> Vector:
+    """argmin_b Σ w (v − mean v − p·b)² + λ/m ‖b − leaning‖², m points, weighted mean."""
+    rest = values - weights @ values - points @ leaning
+    gram = (points.T * weights) @ points + _RIDGE / len(points) * np.eye(points.shape[1])
+    slope: Vector = leaning + np.linalg.solve(gram, points.T @ (weights * rest))
     return slope
