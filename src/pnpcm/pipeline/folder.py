@@ -43,6 +43,11 @@ class Order:
     device: str = "cpu"
     reference: Path | None = None
 
+    def choices(self) -> dict[str, Any]:
+        """The arguments that :func:`plan` and :func:`restore` share."""
+        names = ("steps", "preset", "settings", "samples", "tile", "halo", "device")
+        return {name: getattr(self, name) for name in names}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -82,19 +87,7 @@ def restore_files(
 def resolve(path: Path, task_for: TaskFor | None, order: Order, prior: Prior) -> dict[str, Any]:
     """What :func:`restore_files` would do with one file, without doing it."""
     y, task, sigma_y, _, notes = _read(path, task_for, order)
-    planned = plan(
-        y,
-        task,
-        prior,
-        sigma_y=sigma_y,
-        steps=order.steps,
-        preset=order.preset,
-        settings=order.settings,
-        samples=order.samples,
-        tile=order.tile,
-        halo=order.halo,
-        device=order.device,
-    )
+    planned = plan(y, task, prior, sigma_y=sigma_y, **order.choices())
     return {
         "input": str(path),
         "task": task.name,
@@ -124,20 +117,15 @@ def _one(
     start = time.perf_counter()
     y, task, sigma_y, photo, notes = _read(path, task_for, order)
     read = time.perf_counter() - start
+    reference = None if order.reference is None else read_photo(order.reference).x
     done = restore(
         y,
         task,
         prior,
         sigma_y=sigma_y,
-        steps=order.steps,
-        preset=order.preset,
-        settings=order.settings,
-        samples=order.samples,
         seed=order.seed,
-        tile=order.tile,
-        halo=order.halo,
-        reference=None if order.reference is None else read_photo(order.reference).x,
-        device=order.device,
+        reference=reference,
+        **order.choices(),
     )
     start = time.perf_counter()
     record = {"input": request["input"], "task": task.name, "options": _plain(task)}

@@ -17,12 +17,12 @@ def resolve_signs(
 ) -> tuple[Tensor, str]:
     """``x`` with its signs turned to fit ``reference``, or else to please the prior most."""
     if reference is not None:
-        turned = operator.resolve_signs(x, reference.to(x), _distance)
+        turned = operator.resolve_signs(x, reference.to(x), squared_distance)
         return turned, "signs of the channels: those of the reference"
     noise = LEVEL * randn_like(x[:1], torch.Generator().manual_seed(0))
 
     def surprise(candidate: Tensor, _: Tensor) -> Tensor:
-        return _distance(prior(candidate + noise, LEVEL), candidate)
+        return squared_distance(prior(candidate + noise, LEVEL), candidate)
 
     turned = operator.resolve_signs(x, x, surprise)
     return turned, (
@@ -31,5 +31,6 @@ def resolve_signs(
     )
 
 
-def _distance(a: Tensor, b: Tensor) -> Tensor:
+def squared_distance(a: Tensor, b: Tensor) -> Tensor:
+    """Mean square of the difference, one number per image."""
     return (a - b).square().flatten(1).mean(1)

@@ -18,6 +18,7 @@ from pnpcm.operators import PhaseRetrieval
 from pnpcm.pipeline.choose import choose, data_step_for, start_for, usual_steps
 from pnpcm.pipeline.measurement import simulate
 from pnpcm.pipeline.rules import Numbers
+from pnpcm.pipeline.signs import squared_distance
 from pnpcm.presets import Preset
 from pnpcm.rng import generators
 from pnpcm.solvers import PnPCM, PnPCMConfig
@@ -198,7 +199,7 @@ def _scores(
     result = PnPCM(prior, config)(problem.y[index], problem.operator, generator=seeds)
     found, truth = problem.picture(result.x), x[index]
     if isinstance(problem.operator, PhaseRetrieval):
-        found = problem.operator.resolve_signs(found, truth, _distance)
+        found = problem.operator.resolve_signs(found, truth, squared_distance)
     values = torch.zeros(len(index))
     if metric != "lpips":
         values = values + psnr(found, truth)
@@ -235,7 +236,3 @@ def _optuna() -> Any:
         raise MissingExtraError("pnpcm tune needs optuna; pip install 'pnpcm[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
-
-
-def _distance(a: Tensor, b: Tensor) -> Tensor:
-    return (a - b).square().flatten(1).mean(1)
