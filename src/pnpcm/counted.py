@@ -9,6 +9,17 @@ from pnpcm.core import Prior, ValueRange
 from pnpcm.errors import ArgumentError
 
 
+def check_prior(prior: object) -> None:
+    """Refuse what does not have the members of a prior."""
+    members = ("value_range", "sigma_min", "sigma_max", "nfe_per_call")
+    missing = [name for name in members if not hasattr(prior, name)]
+    if missing or not callable(prior):
+        raise ArgumentError(
+            f"prior of type {type(prior).__name__} lacks {', '.join(missing) or '__call__'}; "
+            "wrap a bare denoiser with pnpcm.interop.from_denoiser"
+        )
+
+
 class CountedPrior:
     """A prior seen from a problem with values in ``value_range``; counts what it costs.
 
@@ -18,16 +29,7 @@ class CountedPrior:
     """
 
     def __init__(self, prior: Prior, value_range: ValueRange = (-1.0, 1.0)) -> None:
-        missing = [
-            name
-            for name in ("value_range", "sigma_min", "sigma_max", "nfe_per_call")
-            if not hasattr(prior, name)
-        ]
-        if missing or not callable(prior):
-            raise ArgumentError(
-                f"prior of type {type(prior).__name__} lacks {', '.join(missing) or '__call__'}; "
-                "wrap a bare denoiser with pnpcm.interop.from_denoiser"
-            )
+        check_prior(prior)
         try:
             low, high = value_range
         except (TypeError, ValueError):

@@ -13,7 +13,7 @@ from pnpcm.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.pipeline import load_prior, restore
 from pnpcm.pipeline.measurement import simulate
-from pnpcm.pipeline.tune import SPACE, numbers, tune
+from pnpcm.pipeline.tune import SPACE, Tuned, numbers, tune
 from pnpcm.presets import Preset, load_preset
 from pnpcm.tasks import SuperRes
 
@@ -25,7 +25,7 @@ def images() -> Tensor:
     return torch.cat([x[..., a : a + 24, a : a + 24] for a in (20, 90, 150)])
 
 
-def search(trials: int, storage: Path | None = None, seed: int = 0):  # type: ignore[no-untyped-def]
+def search(trials: int, storage: Path | None = None, seed: int = 0) -> Tuned:
     prior = load_prior("gaussian")
     return tune(
         SuperRes(factor=3),

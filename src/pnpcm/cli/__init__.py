@@ -98,7 +98,13 @@ def presets(
     from rich.table import Table
 
     metrics = ("psnr", "ssim", "lpips_vgg")
-    table = Table("preset", "operator", "NFE", *metrics, title="expected scores: as published")
+    table = Table(
+        "preset",
+        "operator",
+        "NFE",
+        *metrics,
+        title="expected scores: as published; of shipped priors on the crops they were tuned on",
+    )
     table.columns[0].no_wrap = True
     for key, row in PRESETS.items():
         scores = (f"{row.expected[m]:g}" if m in row.expected else "–" for m in metrics)

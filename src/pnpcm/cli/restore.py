@@ -205,8 +205,9 @@ def _print_resolved(files: list[Path], task_for: Any, order: Order) -> None:
     """The configuration each file would be restored with, as JSON."""
     from pnpcm.pipeline.folder import resolve
 
+    prior = _load(order)
     for path in files:
-        print(json.dumps(resolve(path, task_for, order, _load(order)), indent=2))
+        print(json.dumps(resolve(path, task_for, order, prior), indent=2))
 
 
 def _show(outcomes: Any, count: int, *, as_json: bool) -> int:

@@ -13,6 +13,7 @@ from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators import jpeg_codec as codec
 from pnpcm.operators.base import OperatorBase
+from pnpcm.operators.jpeg_file import read_header
 
 Chroma = Literal["smooth", "codec", "libjpeg"]
 
@@ -99,7 +100,7 @@ class JPEG(OperatorBase):
         cls, path: str | Path, *, chroma: Chroma = "smooth", eight_bit: bool = False
     ) -> JPEG:
         """The JPEG that wrote a file: its tables and its chroma sampling."""
-        tables, subsampling = _read_header(Path(path))
+        tables, subsampling = read_header(Path(path))
         return cls(tables=tables, subsampling=subsampling, chroma=chroma, eight_bit=eight_bit)
 
     # how rows depend on each other -------------------------------------------------------------
@@ -252,50 +253,3 @@ def _checked_tables(tables: Any) -> Tensor:
             f"{values.min():g} to {values.max():g}; see JPEG(quality).tables for an example"
         )
     return values.long()
-
-
-def _read_header(path: Path) -> tuple[list[Any], str]:
-    """Tables (natural order) and chroma sampling of a JPEG file, by Pillow."""
-    from PIL import Image, JpegImagePlugin, UnidentifiedImageError
-
-    try:
-        image = Image.open(path)
-    except FileNotFoundError:
-        raise
-    except UnidentifiedImageError as error:
-        raise ArgumentError(
-            f"path is {str(path)!r}, expected a JPEG file; Pillow does not know this format"
-        ) from error
-    except (OSError, SyntaxError) as error:
-        raise ArgumentError(f"path is {str(path)!r}, which cannot be read: {error}") from error
-    with image:
-        # MPO, the files of many phones, is a JpegImageFile too
-        if not isinstance(image, JpegImagePlugin.JpegImageFile):
-            raise ArgumentError(
-                f"path is {str(path)!r}, a {image.format} file, expected a JPEG; tables of a "
-                "converted copy would describe the conversion, so give the original .jpg"
-            )
-        layers = [tuple(layer) for layer in image.layer]  # (id, columns, rows, table) each
-        quantization = dict(image.quantization)
-        mode, transform = image.mode, image.info.get("adobe_transform")
-    if mode not in ("L", "RGB"):
-        raise ArgumentError(
-            f"path is {str(path)!r}, a JPEG in {mode}, expected grey or RGB; "
-            "CMYK files are coded without YCbCr and cannot be modelled"
-        )
-    if mode == "RGB" and (transform == 0 or [layer[0] for layer in layers] == list(b"RGB")):
-        raise ArgumentError(
-            f"path is {str(path)!r}, a JPEG that stores R, G, B without YCbCr; "
-            "give a file in the usual colour space"
-        )
-    tables = [torch.tensor(quantization[layer[3]]).reshape(8, 8) for layer in layers]
-    if mode == "L":
-        return [tables[0], tables[0]], "4:4:4"
-    cells = {(layers[0][2] / rows, layers[0][1] / columns) for _, columns, rows, _ in layers[1:]}
-    names = [name for name, factors in codec.SUBSAMPLING.items() if cells == {factors}]
-    if not names or not torch.equal(tables[1], tables[2]):
-        raise ArgumentError(
-            f"path is {str(path)!r}, whose components (id, columns, rows, table) are {layers}; "
-            f"expected one chrominance table and sampling {', '.join(codec.SUBSAMPLING)}"
-        )
-    return tables[:2], names[0]

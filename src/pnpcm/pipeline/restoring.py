@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from pnpcm.core import Operator, Prior, Result, Step
+from pnpcm.core import LinearOperator, Operator, Prior, Result, Step
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.noise_level import estimate_noise_std
 from pnpcm.operators import JPEG, PhaseRetrieval
@@ -58,8 +58,7 @@ def restore(
     or the rule. ``samples``: independent reconstructions of a single ``y``. ``tile``: side of the
     squares that the prior works on in large images, ``halo`` what it sees around them (None: all
     that its network looks at, so that tiles change nothing; 64 halves the time of the prior and
-    changes about 1e-6). ``reference``: image that resolves the signs of
-    phase retrieval.
+    changed a photograph by 1e-6). ``reference``: image that resolves the signs of phase retrieval.
     """
     planned = plan(
         y,
@@ -183,8 +182,7 @@ def _start(planned: Plan, y: Tensor) -> Tensor | None:
     scale = planned.chosen.start_scale
     if scale is None:
         return None
-    back: Tensor = planned.problem.operator.A_adjoint(y)  # type: ignore[attr-defined]
-    return scale * back
+    return scale * cast(LinearOperator, planned.problem.operator).A_adjoint(y)
 
 
 def _prior(prior: str | Path | Prior, device: str | torch.device) -> tuple[Prior, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from pnpcm.core import Prior, ValueRange
-from pnpcm.errors import ArgumentError
+from pnpcm.counted import check_prior
 
 
 class WrappedPrior(nn.Module):
@@ -15,16 +15,7 @@ class WrappedPrior(nn.Module):
 
     def __init__(self, prior: Prior) -> None:
         super().__init__()
-        missing = [
-            name
-            for name in ("value_range", "sigma_min", "sigma_max", "nfe_per_call")
-            if not hasattr(prior, name)
-        ]
-        if missing or not callable(prior):
-            raise ArgumentError(
-                f"prior of type {type(prior).__name__} lacks {', '.join(missing) or '__call__'}; "
-                "wrap a bare denoiser with pnpcm.interop.from_denoiser"
-            )
+        check_prior(prior)
         self.prior = prior
 
     @property
