@@ -1,0 +1,119 @@
+"""`pnpcm restore` as a user runs it: wall time and peak memory, for 12 megapixels and for 256².
+
+    python benchmarks/big_restore.py [--megapixels 12] [--tasks denoise inpaint …] [--halo 64]
+
+A picture of waves and edges is degraded with NumPy and Pillow; the command runs in its own process
+(4 steps; JPEG 2). Peak memory is the largest that the process ever held, everything included. The
+stages are those that the command writes into result.json; what is left is Python, imports, reading
+and writing. The row "cold start" is a whole command on a 256×256 photograph.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageFilter
+from rich.console import Console
+from rich.table import Table
+
+LIMIT_GB = 3.0
+TASKS = {
+    "denoise": ["--task", "denoise"],
+    "inpaint": ["--task", "inpaint", "--mask", "mask.png"],
+    "deblur": ["--task", "deblur", "--gaussian", "5,10"],
+    "superres": ["--task", "superres", "--factor", "2"],
+    "jpeg": ["--task", "jpeg", "--steps", "2"],
+}
+
+
+def picture(height: int, width: int) -> Image.Image:
+    """Waves with edges, 8 bit."""
+    rows, columns = np.arange(height)[:, None] / 30, np.arange(width)[None] / 40
+    waves = np.sin(rows) * np.cos(columns) + 0.5 * np.sign(np.sin(0.2 * rows + 0.3 * columns))
+    planes = [0.5 + a * waves for a in (0.2, 0.25, 0.3)]
+    return Image.fromarray((255 * np.stack(planes, -1)).clip(0, 255).astype(np.uint8))
+
+
+def degraded(task: str, folder: Path, height: int, width: int) -> Path:
+    """The file that the command gets; made in ``folder``."""
+    clean = picture(height, width)
+    if task == "jpeg":
+        clean.save(folder / "in.jpg", quality=10)
+        return folder / "in.jpg"
+    if task == "superres":
+        clean = clean.resize((width // 2, height // 2), Image.Resampling.BICUBIC)
+    if task == "deblur":
+        clean = clean.filter(ImageFilter.BoxBlur(2))
+    rng = np.random.default_rng(0)
+    noisy = np.asarray(clean, np.float32)
+    noisy += rng.normal(0, 8, noisy.shape).astype(np.float32)
+    if task == "inpaint":
+        hole = rng.random(noisy.shape[:2]) < 0.7
+        noisy[hole] = 0
+        Image.fromarray((255 * hole).astype(np.uint8)).save(folder / "mask.png")
+    Image.fromarray(noisy.round().clip(0, 255).astype(np.uint8)).save(folder / "in.png")
+    return folder / "in.png"
+
+
+def run(task: str, height: int, width: int, extra: list[str]) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = degraded(task, folder, height, width)
+        arguments = [str(folder / a) if a == "mask.png" else a for a in TASKS[task]]
+        words = ["restore", str(source), *arguments, "--out", str(folder / "out"), *extra]
+        start = time.perf_counter()
+        child = subprocess.Popen([sys.executable, "-m", "pnpcm", *words], stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.perf_counter() - start
+        if os.waitstatus_to_exitcode(status):
+            raise SystemExit(f"pnpcm {' '.join(words)} failed")
+        result = json.loads(next((folder / "out").glob("*.json")).read_text())
+    stages = result["seconds"]
+    peak = usage.ru_maxrss / 1024**2
+    return {"wall": wall, "peak": peak, **stages, "rest": wall - sum(stages.values())}
+
+
+def import_seconds() -> float:
+    """Of torch alone, in a new process."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import torch"], check=True)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megapixels", type=float, default=12.0)
+    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--halo", help="passed on; without it tiles change nothing at all")
+    options = parser.parse_args()
+    extra = [] if options.halo is None else ["--halo", options.halo]
+    height = 8 * round((options.megapixels * 1e6 * 3 / 4) ** 0.5 / 8)
+    width = height * 4 // 3 // 8 * 8
+    table = Table(title=f"pnpcm restore, {width}×{height} out, {os.cpu_count()} cores")
+    for column in ("task", "wall, s", "peak, GB", "stages of result.json, s"):
+        table.add_column(column)
+
+    def add(name: str, row: dict[str, float]) -> None:
+        stages = ", ".join(f"{k} {v:.1f}" for k, v in row.items() if k not in ("wall", "peak"))
+        table.add_row(name, f"{row['wall']:.1f}", f"{row['peak']:.2f}", stages)
+        print(name, row, flush=True)
+
+    for task in options.tasks:
+        add(task, run(task, height, width, extra))
+    cold = min((run("denoise", 256, 256, []) for _ in range(3)), key=lambda r: r["wall"])
+    add("cold start, 256²", cold)
+    Console(width=140).print(table)
+    print(f"import torch alone: {min(import_seconds() for _ in range(3)):.1f} s")
+    print(f"limit {LIMIT_GB} GB: a row above it is a failure")
+
+
+if __name__ == "__main__":
+    main()
