@@ -3,9 +3,9 @@
     python benchmarks/big_restore.py [--megapixels 12] [--tasks denoise inpaint …] [--halo 64]
 
 A picture of waves and edges is degraded with NumPy and Pillow; the command runs in its own process
-(4 steps; JPEG 2). Peak memory is the largest that the process ever held, everything included. The
-stages are those that the command writes into result.json; what is left is Python, imports, reading
-and writing. The row "cold start" is a whole command on a 256×256 photograph.
+(4 steps unless given; JPEG 2). Peak memory is the largest that the process ever held, everything
+included. The stages are those that the command writes into result.json; what is left is Python,
+imports, reading and writing. The row "cold start" is a whole command on a 256×256 photograph.
 """
 
 from __future__ import annotations
@@ -93,8 +93,10 @@ def main() -> None:
     parser.add_argument("--megapixels", type=float, default=12.0)
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
     parser.add_argument("--halo", help="passed on; without it tiles change nothing at all")
+    parser.add_argument("--steps", help="passed on; peak memory does not depend on it")
     options = parser.parse_args()
-    extra = [] if options.halo is None else ["--halo", options.halo]
+    given = {"--halo": options.halo, "--steps": options.steps}
+    extra = [word for name, value in given.items() if value for word in (name, value)]
     height = 8 * round((options.megapixels * 1e6 * 3 / 4) ** 0.5 / 8)
     width = height * 4 // 3 // 8 * 8
     table = Table(title=f"pnpcm restore, {width}×{height} out, {os.cpu_count()} cores")

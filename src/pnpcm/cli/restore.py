@@ -56,7 +56,7 @@ def restore(
     ] = None,
     samples: Annotated[int, typer.Option(help="Independent results: mean and spread.")] = 1,
     seed: shared.Seed = 0,
-    tile: Annotated[int, typer.Option(help="Side of the prior's tiles: bounds memory.")] = 512,
+    tile: Annotated[int, typer.Option(help="Side of the prior's tiles: bounds memory.")] = 768,
     halo: Annotated[
         int | None, typer.Option(help="Pixels seen around a tile; default: all that count.")
     ] = None,
@@ -98,7 +98,7 @@ def restore(
         raise ArgumentError(f"format is {format!r}, expected png, jpeg, tiff or webp")
     order = Order(
         prior=prior,
-        sigma_y=_noise(sigma_y),
+        sigma_y=shared.noise(sigma_y),
         steps=steps,
         preset=preset,
         settings=parse_settings(set_ or []),
@@ -164,15 +164,6 @@ def _task_for(
         return lambda path, photo: (Jpeg.from_file(path), ())
     ready = shared.build_task(task, values)
     return lambda path, photo: (ready, ())
-
-
-def _noise(text: str) -> float | None:
-    if text == "auto":
-        return None
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ArgumentError(f"sigma_y is {text!r}, expected auto or a number like 0.05") from error
 
 
 def _load(order: Order) -> Any:

@@ -46,6 +46,16 @@ def given(**options: Any) -> dict[str, Any]:
     return found
 
 
+def noise(text: str) -> float | None:
+    """``--sigma-y``: a number, or None for auto."""
+    if text == "auto":
+        return None
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ArgumentError(f"sigma_y is {text!r}, expected auto or a number like 0.05") from error
+
+
 def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> Any:
     """The operator ``module:name``; a class or function is called, with the shape if it can be."""
     module, _, attribute = name.partition(":")

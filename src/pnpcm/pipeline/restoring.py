@@ -27,7 +27,7 @@ from pnpcm.rng import generators
 from pnpcm.solvers import GradientStep, PnPCM, StripStep
 from pnpcm.tasks import Custom, Problem, Task
 
-TILE = 512
+TILE = 768
 ESTIMATOR = "estimated: median absolute deviation of Daubechies-2 details (Donoho & Johnstone)"
 
 
