@@ -1,12 +1,24 @@
-"""Sampling masks of Cartesian MRI: which phase-encode lines are measured."""
+"""Sampling masks of Cartesian MRI: which phase-encode lines, or points, are measured.
+
+All have the face ``mask(size, acceleration, acs, generator=…)``: ``size`` is n for lines ``(n,)``
+and (H, W) for points ``(H, W)``; ``acs`` central lines (points: a square of ``acs``×``acs``) are
+always measured and count towards the ⌊n/acceleration⌋ that are, except in ``equidistant``.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.tables import Table
+
+Size = tuple[int, int]
 
 
 def acs_start(n: int, acs: int, *, reference: bool = False) -> int:
@@ -22,35 +34,207 @@ def gaussian1d(
     generator: torch.Generator | None = None,
     reference: bool = False,
 ) -> Tensor:
-    """Boolean mask ``(n,)`` of ⌊n/acceleration⌋ lines, the ``acs`` central ones among them.
+    """Lines drawn without replacement with density exp(−((i − (n−1)/2)/(n/4))²/2).
 
-    The others are drawn without replacement with density exp(−((i − (n−1)/2)/(n/4))²/2).
     ``reference=True`` draws them as the authors' code does (NumPy's legacy generator, seed 0,
     calibration block one line left of centre), so that their masks can be had exactly.
     """
-    lines = int(n / acceleration)
+    start = acs_start(n, acs, reference=reference)
+    if not reference:
+        return _lines(_bell(n), acceleration, acs, generator)
+    mask = _block(n, acs, _budget(n, acceleration, acs), start)
+    density = _bell(n).numpy()
+    density[start : start + acs] = 0
+    lines = int(n / acceleration) - acs
+    if lines:
+        legacy = np.random.RandomState(0)
+        mask[legacy.choice(n, lines, replace=False, p=density / density.sum())] = True
+    return mask
+
+
+def uniform1d(
+    n: int, acceleration: float, acs: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Lines drawn without replacement, all alike."""
+    return _lines(torch.ones(n, dtype=torch.float64), acceleration, acs, generator)
+
+
+def equidistant(
+    n: int, acceleration: float, acs: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Every ``acceleration``-th line from 0 and the block: more lines than n/acceleration."""
+    step = int(acceleration)
+    if step != acceleration or step < 1:
+        raise ArgumentError(f"acceleration must be a whole number ≥ 1, got {acceleration}")
+    mask = _block(n, acs, n, acs_start(n, acs))
+    mask[::step] = True
+    return mask
+
+
+def gaussian2d(
+    size: Size, acceleration: float, acs: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Points with the density of ``gaussian1d`` along both axes."""
+    height, width = size
+    return _points(_bell(height)[:, None] * _bell(width), acceleration, acs, generator)
+
+
+def uniform2d(
+    size: Size, acceleration: float, acs: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Points drawn without replacement, all alike."""
+    return _points(torch.ones(size, dtype=torch.float64), acceleration, acs, generator)
+
+
+def poisson(
+    size: Size, acceleration: float, acs: int, *, generator: torch.Generator | None = None
+) -> Tensor:
+    """Variable-density Poisson disc: no two points closer than a distance that grows outwards.
+
+    Distance r(ρ) = s (1 + 3ρ) at radius ρ (1 = edge of k-space); s by bisection until the number
+    of points is ⌊HW/acceleration⌋ within 2 %.
+    """
+    height, width = size
+    wanted = _budget(height * width, acceleration, acs * acs)
+    block = _square(size, acs)
+    priority = torch.rand(size, generator=_given(generator), dtype=torch.float64)
+    p, q = (torch.linspace(-1, 1, n, dtype=torch.float64) for n in size)
+    growth = 1 + 3 * torch.sqrt(p[:, None] ** 2 + q**2)
+    low, high = 0.0, 2 * math.sqrt(acceleration)
+    best = block
+    for _ in range(14):
+        scale = (low + high) / 2
+        mask = block | _thinned(priority, scale * growth)
+        count = int(mask.sum())
+        if abs(count - wanted) < abs(int(best.sum()) - wanted):
+            best = mask
+        if abs(count - wanted) <= 0.02 * wanted:
+            break
+        low, high = (scale, high) if count > wanted else (low, scale)
+    return best
+
+
+def _thinned(priority: Tensor, distance: Tensor) -> Tensor:
+    """Points taken by falling priority, each unless one is taken within its distance.
+
+    All points at once: one whose undecided rivals all have a lower priority is taken, one with a
+    taken rival is dropped, until none is undecided. That is what one after the other gives.
+    """
+    reach = int(distance.max())
+    near = [
+        (i, j)
+        for i in range(-reach, reach + 1)
+        for j in range(-reach, reach + 1)
+        if 0 < math.hypot(i, j) <= reach
+    ]
+    taken = torch.zeros_like(priority, dtype=torch.bool)
+    waiting = ~taken
+    while bool(waiting.any()):
+        rank = torch.where(taken, 2.0, torch.where(waiting, priority, -1.0))
+        padded = torch.nn.functional.pad(rank, (reach,) * 4, value=-1.0)
+        rival = torch.full_like(rank, -1.0)
+        height, width = rank.shape
+        for i, j in near:
+            shifted = padded[reach + i : reach + i + height, reach + j : reach + j + width]
+            within = distance >= math.hypot(i, j)
+            torch.maximum(rival, torch.where(within, shifted, -1.0), out=rival)
+        taken = taken | (waiting & (rival < rank))
+        waiting = waiting & ~taken & (rival < 2.0)
+    return taken
+
+
+MASKS: Table[Callable[..., Tensor]] = Table(
+    "mask",
+    {
+        "gaussian1d": gaussian1d,
+        "uniform1d": uniform1d,
+        "equidistant": equidistant,
+        "gaussian2d": gaussian2d,
+        "uniform2d": uniform2d,
+        "poisson": poisson,
+    },
+)
+POINTS = ("gaussian2d", "uniform2d", "poisson")
+"""Masks of points; all others are of whole lines."""
+
+
+def fastmri_lines(n: int, center_fraction: float) -> int:
+    """fastMRI's spelling of the calibration block: round(n · center_fraction) lines."""
+    if not 0 <= center_fraction <= 1:
+        raise ArgumentError(f"center_fraction must lie in [0, 1], got {center_fraction}")
+    return round(n * center_fraction)
+
+
+def load_mask(path: Path, size: Size) -> Tensor:
+    """A mask from a ``.npy`` file: ``(W,)`` or ``(H, W)``, 1 = measured."""
+    try:
+        mask = torch.from_numpy(np.load(path, allow_pickle=False))
+    except (OSError, ValueError, TypeError) as error:
+        raise ArgumentError(f"mask {path} is no .npy file of numbers: {error}") from error
+    if tuple(mask.shape) not in ((size[1],), size):
+        raise ShapeError(
+            f"mask {path} has shape {tuple(mask.shape)}, the k-space needs ({size[1]},) or {size}"
+        )
+    return mask != 0
+
+
+# parts -------------------------------------------------------------------------------------------
+def _bell(n: int) -> Tensor:
+    return torch.exp(-0.5 * ((torch.arange(n, dtype=torch.float64) - (n - 1) / 2) / (n / 4)) ** 2)
+
+
+def _budget(n: int, acceleration: float, always: int) -> int:
+    """How many of n are measured."""
     if acceleration < 1:
         raise ArgumentError(f"acceleration must be ≥ 1, got {acceleration}")
-    if not 0 <= acs <= lines:
+    lines = int(n / acceleration)
+    if not 0 <= always <= lines:
         raise ArgumentError(
-            f"acs must lie in [0, {lines}], the lines that n = {n} and acceleration "
-            f"{acceleration} leave, got {acs}"
+            f"acs takes {always} samples, but must lie in [0, {lines}], what n = {n} and "
+            f"acceleration {acceleration:g} leave; give fewer"
         )
-    start = acs_start(n, acs, reference=reference)
-    density = np.exp(-0.5 * ((np.arange(n) - (n - 1) / 2) / (n / 4)) ** 2)
-    density[start : start + acs] = 0
+    return lines
+
+
+def _block(n: int, acs: int, lines: int, start: int) -> Tensor:
+    if not 0 <= acs <= lines:
+        raise ArgumentError(f"acs must lie in [0, {lines}], got {acs}")
     mask = torch.zeros(n, dtype=torch.bool)
     mask[start : start + acs] = True
-    if lines == acs:
-        return mask
-    if reference:
-        legacy = np.random.RandomState(0)
-        chosen = legacy.choice(n, lines - acs, replace=False, p=density / density.sum())
-    elif generator is None:
-        raise ArgumentError("generator is None; give torch.Generator().manual_seed(…)")
-    else:
-        chosen = torch.multinomial(
-            torch.from_numpy(density), lines - acs, generator=generator
-        ).numpy()
-    mask[torch.from_numpy(np.asarray(chosen))] = True
     return mask
+
+
+def _square(size: Size, acs: int) -> Tensor:
+    rows, columns = (_block(n, acs, n, acs_start(n, acs)) for n in size)
+    return rows[:, None] & columns
+
+
+def _lines(
+    density: Tensor, acceleration: float, acs: int, generator: torch.Generator | None
+) -> Tensor:
+    n = len(density)
+    lines = _budget(n, acceleration, acs)
+    return _drawn(_block(n, acs, lines, acs_start(n, acs)), density, lines - acs, generator)
+
+
+def _points(
+    density: Tensor, acceleration: float, acs: int, generator: torch.Generator | None
+) -> Tensor:
+    size = (density.shape[0], density.shape[1])
+    points = _budget(density.numel(), acceleration, acs * acs)
+    block = _square(size, acs)
+    return _drawn(block.flatten(), density.flatten(), points - acs * acs, generator).reshape(size)
+
+
+def _drawn(mask: Tensor, density: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
+    """``mask`` and ``count`` more entries, drawn by ``density`` outside of it."""
+    if count > 0:
+        weights = torch.where(mask, 0.0, density)
+        mask[torch.multinomial(weights, count, generator=_given(generator))] = True
+    return mask
+
+
+def _given(generator: torch.Generator | None) -> torch.Generator:
+    if generator is None:
+        raise ArgumentError("generator is None; give torch.Generator().manual_seed(…)")
+    return generator
