@@ -1,0 +1,88 @@
+"""Raw MRI files of five kinds, all opened as a :class:`pnpcm.mri.scan.Scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pnpcm.errors import ArgumentError
+from pnpcm.mri.readers.arrays import read_mat, read_npz
+from pnpcm.mri.readers.cfl import read_cfl, write_cfl
+from pnpcm.mri.readers.checks import Choice, existing, library, reading
+from pnpcm.mri.readers.fastmri import read_fastmri
+from pnpcm.mri.readers.ismrmrd_file import read_ismrmrd
+from pnpcm.mri.scan import Scan
+from pnpcm.tables import Table
+
+READERS: Table[Callable[[Path, Choice], Scan]] = Table(
+    "raw data format",
+    {
+        "fastmri": read_fastmri,
+        "ismrmrd": read_ismrmrd,
+        "cfl": read_cfl,
+        "npz": read_npz,
+        "mat": read_mat,
+    },
+)
+SUFFIXES = {".cfl": "cfl", ".hdr": "cfl", ".npz": "npz", ".mat": "mat"}
+HDF5_SUFFIXES = (".h5", ".hdf5", ".mrd")
+
+
+def read_scan(
+    path: str | Path,
+    *,
+    contrast: int | None = None,
+    repetition: int | None = None,
+    set: int | None = None,
+    phase: int | None = None,
+    format: str | None = None,
+) -> Scan:
+    """Open a raw data file: fastMRI, ISMRMRD, BART, or arrays in ``.npz`` or ``.mat``.
+
+    ``contrast``, ``repetition``, ``set``, ``phase`` choose where a file holds several of them.
+    ``format``: a row of ``READERS``; None looks at the suffix and, in HDF5, at the content.
+    """
+    path = Path(path)
+    choice = {"contrast": contrast, "repetition": repetition, "set": set, "phase": phase}
+    name = format or _format_of(path)
+    reader = READERS[name]
+    return reader(path if name == "cfl" else existing(path), choice)
+
+
+def _format_of(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
+    if suffix in HDF5_SUFFIXES:
+        return _hdf5_format(existing(path))
+    if path.with_name(path.name + ".cfl").is_file():
+        return "cfl"
+    known = ", ".join((*HDF5_SUFFIXES, *SUFFIXES))
+    raise ArgumentError(
+        f"path is {path}, whose suffix {suffix!r} is no raw data we know; expected one of {known}: "
+        f"rename or convert it, or name its format, one of {', '.join(READERS)}"
+    )
+
+
+def _hdf5_format(path: Path) -> str:
+    """Whether an HDF5 file is fastMRI's or ISMRMRD's."""
+    h5py = library("h5py", f"{path.suffix} files")
+    if not h5py.is_hdf5(path):
+        raise ArgumentError(
+            f"{path} is not HDF5 inside; expected fastMRI or ISMRMRD in HDF5: copy it again, or "
+            f"convert a stream with ismrmrd_stream_to_hdf5"
+        )
+    with reading(path, "HDF5"), h5py.File(path, "r") as file:
+        if "kspace" in file:
+            return "fastmri"
+        for group in file.values():
+            if isinstance(group, h5py.Group) and {"xml", "data"} <= {*group.keys()}:
+                return "ismrmrd"
+        found = ", ".join(file) or "nothing"
+    raise ArgumentError(
+        f"{path} holds {found}; expected kspace (fastMRI) or a group with 'xml' and 'data' "
+        f"(ISMRMRD): rename its arrays, or name its format, one of {', '.join(READERS)}"
+    )
+
+
+__all__ = ["READERS", "read_scan", "write_cfl"]

@@ -1,0 +1,126 @@
+"""``.npz`` and ``.mat`` files with ``kspace``, and perhaps ``mask`` and coil maps, by name.
+
+``kspace`` is complex (coils, H, W) or (slices, coils, H, W), as in the authors' own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ShapeError
+from pnpcm.mri.readers.checks import (
+    OUTSIDE,
+    Array,
+    Choice,
+    as_mask,
+    check_index,
+    check_layout,
+    checked,
+    library,
+    missing,
+    only_first,
+    reading,
+)
+from pnpcm.mri.scan import Scan
+
+LAYOUTS = {3: "(coils, H, W)", 4: "(slices, coils, H, W)"}
+MAPS = ("coil_maps", "coils", "maps")
+NAMES = ("kspace", "mask", *MAPS)
+
+
+def read_npz(path: Path, choice: Choice) -> Scan:
+    """Open NumPy's archive; pickled objects are never loaded."""
+    only_first(path, choice)
+    with reading(path, "NumPy's .npz"), path.open("rb") as stream:
+        file = np.load(stream, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise missing(path, "kspace", ["a single array without a name"])
+        arrays = {name: file[name] for name in file.files if name in NAMES}
+    return _scan(path, "npz", arrays, file.files)
+
+
+def read_mat(path: Path, choice: Choice) -> Scan:
+    """Open a MATLAB file, version 7.3 (which is HDF5) or older."""
+    only_first(path, choice)
+    with path.open("rb") as file:
+        is_hdf5 = file.read(128).startswith((b"MATLAB 7.3", b"\x89HDF"))
+    if is_hdf5:
+        h5py = library("h5py", ".mat files of version 7.3")
+        with reading(path, "MATLAB 7.3"), h5py.File(path, "r") as content:
+            arrays = {name: _untransposed(content[name][()]) for name in NAMES if name in content}
+            names = list(content)
+        return _scan(path, "mat", arrays, names)
+    io = library("scipy.io", ".mat files")
+    with reading(path, "MATLAB"):
+        names = [name for name, *_ in io.whosmat(path)]
+        arrays = io.loadmat(path, variable_names=NAMES)
+    return _scan(path, "mat", {n: a for n, a in arrays.items() if n in NAMES}, names)
+
+
+def _scan(path: Path, format: str, arrays: dict[str, Array], names: list[str]) -> Scan:
+    if "kspace" not in arrays:
+        raise missing(path, "kspace", names)
+    kspace = arrays["kspace"]
+    check_layout(path, kspace.shape, kspace.dtype, LAYOUTS)
+    kspace = kspace if kspace.ndim == 4 else kspace[None]
+    n_slices, n_coils, height, width = kspace.shape
+    if n_coils > 2 * min(height, width):
+        raise ShapeError(
+            f"kspace of {path} has shape {arrays['kspace'].shape}, {n_coils} coils of "
+            f"{height} × {width}; expected {LAYOUTS[arrays['kspace'].ndim]}: move the coil axis, "
+            f"np.moveaxis(kspace, -1, -3)"
+        )
+    mask, notes = None, []
+    if "mask" in arrays:
+        mask = as_mask(path, arrays["mask"], (height, width))
+        if bool(kspace[0][..., ~mask.numpy()].any()):
+            notes.append(OUTSIDE)
+
+    def load(i: int) -> Tensor:
+        return torch.from_numpy(np.array(kspace[i], dtype=np.complex64))
+
+    return Scan(
+        name=path.stem,
+        format=format,
+        n_slices=n_slices,
+        n_coils=n_coils,
+        size=(height, width),
+        crop=(height, width),
+        kspace=checked(path, n_slices, load, mask),
+        mask=mask,
+        coil_maps=_coil_maps(path, arrays, kspace.shape),
+        notes=tuple(notes),
+    )
+
+
+def _coil_maps(
+    path: Path, arrays: dict[str, Array], shape: tuple[int, ...]
+) -> Callable[[int], Tensor] | None:
+    """Coil maps of each slice, from one set for all of them or one per slice."""
+    name = next((name for name in MAPS if name in arrays), None)
+    if name is None:
+        return None
+    maps = arrays[name]
+    if maps.shape not in (shape, shape[1:]) or maps.dtype.kind != "c":
+        raise ShapeError(
+            f"{name} of {path} is {maps.dtype} of shape {maps.shape}; expected complex "
+            f"{shape[1:]} or {shape} to fit kspace: save the coil maps on the grid of kspace"
+        )
+
+    def load(i: int) -> Tensor:
+        check_index(path, i, shape[0])
+        return torch.from_numpy(np.array(maps if maps.ndim == 3 else maps[i], dtype=np.complex64))
+
+    return load
+
+
+def _untransposed(values: Array) -> Array:
+    """MATLAB's array as it was: axes reversed, complex numbers from their two fields."""
+    if values.dtype.names == ("real", "imag"):
+        values = values["real"] + 1j * values["imag"]
+    return values.T

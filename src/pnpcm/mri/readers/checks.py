@@ -1,0 +1,148 @@
+"""What every reader asks of a file, in one place, and the sentences it refuses with.
+
+Whatever a library raises while it reads a file leaves here as one of our own errors.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError, ShapeError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Choice = Mapping[str, int | None]
+"""Which contrast, repetition, set and phase the caller asked for; None: not said."""
+
+OUTSIDE = "k-space outside the file's mask was set to zero"
+
+
+def existing(path: str | Path) -> Path:
+    """The path of a file that is there and not empty."""
+    path = Path(path)
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "no file"
+        raise ArgumentError(f"path is {path}, which is {what}; give a raw data file")
+    if path.stat().st_size == 0:
+        raise ArgumentError(f"{path} is empty (0 bytes); copy or download it again")
+    return path
+
+
+def library(name: str, purpose: str) -> Any:
+    """An optional library, imported when it is needed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"reading {purpose} needs {name.split('.')[0]}; run pip install 'pnpcm[mri]'"
+        ) from error
+
+
+@contextmanager
+def reading(path: Path, format: str) -> Iterator[None]:
+    """Turn what a library raises on a damaged or foreign file into one sentence."""
+    try:
+        yield
+    except PnPCMError:
+        raise
+    except Exception as error:  # each library has its own
+        reason = " ".join(str(error).split())[:160]
+        raise ArgumentError(
+            f"{path} cannot be read as {format} ({type(error).__name__}: {reason}); check that "
+            f"it is such a file and that it was copied completely"
+        ) from error
+
+
+def missing(path: Path, wanted: str, found: Iterable[str]) -> ArgumentError:
+    """The error for a file without the array that it needs."""
+    names = ", ".join(sorted(found)) or "nothing"
+    return ArgumentError(f"{path} has no {wanted}, it holds {names}; expected {wanted}: rename it")
+
+
+def check_layout(
+    path: Path, shape: Sequence[int], dtype: np.dtype[Any], layouts: Mapping[int, str]
+) -> None:
+    """K-space is complex, not empty, and has as many axes as one of the ``layouts``."""
+    shape = tuple(shape)
+    expected = " or ".join(layouts.values())
+    if len(shape) not in layouts:
+        raise ShapeError(
+            f"kspace of {path} has {len(shape)} dimensions, shape {shape}; expected {expected}: "
+            f"reshape it"
+        )
+    if 0 in shape:
+        raise ShapeError(f"kspace of {path} has shape {shape}, an empty axis; expected {expected}")
+    if dtype.kind != "c":
+        raise ArgumentError(
+            f"kspace of {path} is {dtype}, not complex; expected complex values: save "
+            f"real + 1j·imaginary"
+        )
+
+
+def choose(path: Path, name: str, found: Sequence[int], wanted: int | None) -> int:
+    """The one value of a counter to read; several without a choice are refused."""
+    values = ", ".join(map(str, found[:8])) + (", …" if len(found) > 8 else "")
+    if wanted is None:
+        if len(found) == 1:
+            return found[0]
+        raise ArgumentError(
+            f"{path} holds {len(found)} {name}s ({values}); choose one with {name}={found[0]}"
+        )
+    if wanted not in found:
+        raise ArgumentError(f"{name} is {wanted}, but {path} holds only {values}; choose from them")
+    return wanted
+
+
+def only_first(path: Path, choice: Choice) -> None:
+    """Refuse a choice other than 0 for a format that has no such counters."""
+    for name, wanted in choice.items():
+        choose(path, name, [0], wanted)
+
+
+def checked(
+    path: Path, n_slices: int, load: Callable[[int], Tensor], mask: Tensor | None = None
+) -> Callable[[int], Tensor]:
+    """``load`` with an index that exists, k-space that is finite, and masked."""
+
+    def kspace(i: int) -> Tensor:
+        check_index(path, i, n_slices)
+        slice_ = load(i).to(torch.complex64).contiguous()
+        if not bool(torch.isfinite(torch.view_as_real(slice_)).all()):
+            raise ArgumentError(
+                f"kspace of {path} has NaN or infinite values in slice {i}; expected finite "
+                f"values: leave the slice out or export the file again"
+            )
+        return slice_ if mask is None else torch.where(mask, slice_, 0)
+
+    return kspace
+
+
+def check_index(path: Path, i: int, n_slices: int) -> None:
+    """A slice that exists."""
+    if not 0 <= i < n_slices:
+        raise ArgumentError(f"slice is {i}, but {path} has slices 0 to {n_slices - 1}")
+
+
+def as_mask(path: Path, values: Array, size: tuple[int, int]) -> Tensor:
+    """A file's mask as boolean ``(W,)`` or ``(H, W)``; axes of length 1 are dropped."""
+    height, width = size
+    mask = values.squeeze()
+    if mask.dtype.kind == "c":
+        mask = mask.real
+    if mask.shape not in ((width,), (height, width)):
+        raise ShapeError(
+            f"mask of {path} has shape {values.shape}; expected ({width},) or "
+            f"({height}, {width}) to fit kspace: save one mask for all slices"
+        )
+    if not np.isin(mask, (0, 1)).all():
+        raise ArgumentError(f"mask of {path} has values other than 0 and 1; save it as boolean")
+    if not mask.any():
+        raise ArgumentError(f"mask of {path} is all zero; expected 1 where k-space was measured")
+    return torch.from_numpy(mask.astype(bool))

@@ -1,0 +1,122 @@
+"""fastMRI ``.h5`` (Zbontar et al. 2018): ``kspace`` (slices, coils, readout, phase), or without
+the coil axis, the scanner's header, and often the reference image and a mask.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError
+from pnpcm.mri.readers.checks import (
+    OUTSIDE,
+    Choice,
+    as_mask,
+    check_index,
+    check_layout,
+    checked,
+    library,
+    missing,
+    only_first,
+    reading,
+)
+from pnpcm.mri.readers.header import Header, limit_notes, parse_header, unoriented
+from pnpcm.mri.readers.readout import remove_oversampling
+from pnpcm.mri.scan import Scan, Size
+
+FORMAT = "fastMRI"
+LAYOUTS = {3: "(slices, readout, phase)", 4: "(slices, coils, readout, phase)"}
+
+
+def read_fastmri(path: Path, choice: Choice) -> Scan:
+    """Open a fastMRI file; slices are read one by one.
+
+    Readout oversampling is removed; the phase axis keeps its full width. ``crop`` is the
+    header's image, else the reference's size.
+    """
+    only_first(path, choice)
+    h5py = library("h5py", "fastMRI files")
+    with reading(path, FORMAT), h5py.File(path, "r") as file:
+        if "kspace" not in file:
+            raise missing(path, "kspace", file.keys())
+        shape, dtype = file["kspace"].shape, file["kspace"].dtype
+        check_layout(path, shape, dtype, LAYOUTS)
+        header, notes = _header(file, path)
+        target = _target_name(file, single=len(shape) == 3)
+        image = tuple(file[target].shape[-2:]) if target else None
+        mask = file["mask"][()] if "mask" in file else None
+        row = file["kspace"][0, ..., shape[-2] // 2, :]
+        attributes = {name: _plain(value) for name, value in file.attrs.items()}
+    readout, width = int(shape[-2]), int(shape[-1])
+    keep = header.kept(0, readout)
+    size = (keep, width)
+    if keep < readout:
+        notes.append(f"readout oversampling removed: {readout} samples became {keep}")
+    geometry, voxel_sentences = unoriented(header, readout, width)
+    sampled = None if mask is None else as_mask(path, mask, size)
+    if sampled is not None and sampled.ndim == 1 and row[..., ~sampled.numpy()].any():
+        notes.append(OUTSIDE)
+    notes += limit_notes(header.lines, width) + voxel_sentences
+
+    def load(i: int) -> Tensor:
+        with reading(path, FORMAT), h5py.File(path, "r") as file:
+            raw = torch.from_numpy(np.asarray(file["kspace"][i], dtype=np.complex64))
+        return remove_oversampling(raw if raw.ndim == 3 else raw[None], keep)
+
+    def load_target(i: int) -> Tensor:
+        check_index(path, i, int(shape[0]))
+        with reading(path, FORMAT), h5py.File(path, "r") as file:
+            return torch.from_numpy(np.asarray(file[target][i], dtype=np.float32))
+
+    return Scan(
+        name=path.stem,
+        format=FORMAT,
+        n_slices=int(shape[0]),
+        n_coils=int(shape[1]) if len(shape) == 4 else 1,
+        size=size,
+        crop=_crop(header, image, size),
+        kspace=checked(path, int(shape[0]), load, sampled),
+        mask=sampled,
+        target=load_target if target else None,
+        geometry=geometry,
+        notes=tuple(notes),
+        attributes=attributes,
+    )
+
+
+def _header(file: Any, path: Path) -> tuple[Header, list[str]]:
+    """The header, or an empty one with a note of why."""
+    without = "readout oversampling, voxel sizes and padding are unknown"
+    if "ismrmrd_header" not in file:
+        return Header(), [f"the file has no ismrmrd_header: {without}"]
+    try:
+        return parse_header(file["ismrmrd_header"][()], path), []
+    except ArgumentError:
+        return Header(), [f"the ismrmrd_header is not valid XML: {without}"]
+
+
+def _target_name(file: Any, *, single: bool) -> str | None:
+    """The reference image: of the emulated single coil if the k-space is of one."""
+    names = ["reconstruction_rss", "reconstruction_esc"]
+    for name in reversed(names) if single else names:
+        if name in file and file[name].ndim == 3 and len(file[name]) == len(file["kspace"]):
+            return name
+    return None
+
+
+def _crop(header: Header, image: tuple[int, ...] | None, size: Size) -> Size:
+    wanted = header.recon.matrix[:2] if header.recon else image or size
+    return min(wanted[0], size[0]), min(wanted[1], size[1])
+
+
+def _plain(value: Any) -> str | float:
+    """An HDF5 attribute as text or number."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if np.isscalar(value) and not isinstance(value, str):
+        return float(np.real(value))
+    return str(value)

@@ -1,0 +1,162 @@
+"""The ISMRMRD header, an XML text that fastMRI files carry too: what a reader needs of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from pnpcm.errors import ArgumentError
+from pnpcm.mri.sampling import partial_fourier
+from pnpcm.mri.scan import Geometry, Vector
+
+XML = ElementTree.Element
+
+
+@dataclass(frozen=True)
+class Space:
+    """A grid: samples and field of view in millimetres along (readout, phase, partitions)."""
+
+    matrix: tuple[int, int, int]
+    fov: Vector
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Range of a counter of lines, and the value of it that lies at zero frequency."""
+
+    minimum: int
+    centre: int
+    maximum: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """``encoded``: the grid that was measured; ``recon``: the image that is wanted."""
+
+    encoded: Space | None = None
+    recon: Space | None = None
+    lines: Limit | None = None
+    partitions: Limit | None = None
+    trajectory: str = ""
+    calibration: str = ""
+    vendor: str = ""
+
+    def kept(self, axis: int, n: int) -> int:
+        """How many of ``n`` samples along an image axis lie inside the wanted field of view."""
+        if self.encoded is None or self.recon is None:
+            return n
+        whole, part = self.encoded.fov[axis], self.recon.fov[axis]
+        return max(1, round(n * part / whole)) if 0 < part < whole else n
+
+    def voxel(self, readout: int, phase: int) -> Vector | None:
+        """Millimetres of a pixel, for an image of all ``readout`` × ``phase`` samples.
+
+        The same as ``recon.fov / recon.matrix`` unless the scanner interpolates, which we do not.
+        """
+        space = self.encoded or self.recon
+        if space is None or min(space.fov[:2]) <= 0:
+            return None
+        thick = self.recon or space
+        depth = thick.fov[2] / thick.matrix[2] if thick.fov[2] > 0 else 1.0
+        if space is self.recon:
+            readout, phase = space.matrix[:2]
+        return (space.fov[0] / readout, space.fov[1] / phase, depth)
+
+
+def parse_header(text: str | bytes, path: Path) -> Header:
+    """Read the first encoding of a header, whatever its namespace."""
+    try:
+        root = ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise ArgumentError(
+            f"the ISMRMRD header of {path} is not valid XML ({error}); export the file again"
+        ) from error
+    encoding = _find(root, "encoding")
+    if encoding is None:
+        return Header()
+    limits = _find(encoding, "encodingLimits")
+    return Header(
+        encoded=_space(_find(encoding, "encodedSpace")),
+        recon=_space(_find(encoding, "reconSpace")),
+        lines=_limit(_find(limits, "kspace_encoding_step_1")),
+        partitions=_limit(_find(limits, "kspace_encoding_step_2")),
+        trajectory=_text(encoding, "trajectory").lower(),
+        calibration=_text(_find(encoding, "parallelImaging"), "calibrationMode").lower(),
+        vendor=_text(_find(root, "acquisitionSystemInformation"), "systemVendor"),
+    )
+
+
+def limit_notes(lines: Limit | None, width: int) -> list[str]:
+    """Sentences on lines at the edges that the header says were never acquired."""
+    if lines is None:
+        return []
+    first = max(0, width // 2 - lines.centre + lines.minimum)
+    last = min(width - 1, width // 2 - lines.centre + lines.maximum)
+    if first > last or (first == 0 and last == width - 1):
+        return []
+    gaps = [(0, first - 1)] * (first > 0) + [(last + 1, width - 1)] * (last < width - 1)
+    names = " and ".join(f"{a}–{b}" if a < b else f"{a}" for a, b in gaps)
+    notes = [f"phase lines {names} were never acquired (zero padding)"]
+    fraction = partial_fourier(first, last, width)
+    if fraction is not None:
+        before, after = width // 2 - first, last - width // 2
+        notes.append(
+            f"partial Fourier: {before} lines before and {after} after the centre were "
+            f"acquired, {fraction:.0%} of a symmetric range"
+        )
+    return notes
+
+
+def voxel_notes(header: Header, voxel: Vector) -> list[str]:
+    """A sentence where the scanner would have interpolated to other pixels than ours."""
+    if header.recon is None or min(header.recon.fov[:2]) <= 0:
+        return []
+    theirs = [f / n for f, n in zip(header.recon.fov[:2], header.recon.matrix[:2], strict=True)]
+    if all(abs(a - b) <= 0.01 * b for a, b in zip(voxel[:2], theirs, strict=True)):
+        return []
+    return [
+        f"pixels are {voxel[0]:.3g} × {voxel[1]:.3g} mm as measured; the scanner interpolates to "
+        f"{theirs[0]:.3g} × {theirs[1]:.3g} mm"
+    ]
+
+
+def unoriented(header: Header, readout: int, width: int) -> tuple[Geometry, list[str]]:
+    """Geometry of a file that has voxel sizes at most."""
+    voxel = header.voxel(readout, width)
+    if voxel is None:
+        return Geometry(), []
+    sizes = " × ".join(f"{v:.3g}" for v in voxel)
+    notes = [f"voxels are {sizes} mm; the file tells neither orientation nor position"]
+    return Geometry(voxel=voxel), notes + voxel_notes(header, voxel)
+
+
+def _find(parent: XML | None, name: str) -> XML | None:
+    """The first child of that name, namespace or not."""
+    children = [] if parent is None else list(parent)
+    return next((c for c in children if str(c.tag).rpartition("}")[2] == name), None)
+
+
+def _text(parent: XML | None, name: str) -> str:
+    child = _find(parent, name)
+    return (child.text or "").strip() if child is not None else ""
+
+
+def _space(element: XML | None) -> Space | None:
+    try:
+        sizes = [int(_text(_find(element, "matrixSize"), axis)) for axis in "xyz"]
+        x, y, z = (float(_text(_find(element, "fieldOfView_mm"), axis)) for axis in "xyz")
+    except ValueError:
+        return None
+    if min(sizes) < 1:
+        return None
+    return Space((sizes[0], sizes[1], sizes[2]), (x, y, z))
+
+
+def _limit(element: XML | None) -> Limit | None:
+    try:
+        names = ("minimum", "center", "maximum")
+        minimum, centre, maximum = (int(_text(element, name)) for name in names)
+    except ValueError:
+        return None
+    return Limit(minimum, centre, maximum)

@@ -1,0 +1,161 @@
+"""ISMRMRD ``.h5`` and ``.mrd`` (Inati et al. 2017): Cartesian lines, each with its own header.
+
+Line ``encode_step_1`` lands on column W//2 + step − centre, sample j of it on row
+N//2 + j − ``center_sample``: whatever a partial echo or partial Fourier leaves out stays zero.
+Reversed lines are flipped first; ``center_sample`` counts in the flipped line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError
+from pnpcm.mri.readers.checks import Array, Choice, checked, choose, library, missing, reading
+from pnpcm.mri.readers.header import Header, parse_header
+from pnpcm.mri.readers.lines import NOISE, Lines, imaging_lines, on_readout, place
+from pnpcm.mri.readers.orientation import oriented
+from pnpcm.mri.readers.readout import centre, ifft1c, remove_oversampling
+from pnpcm.mri.scan import Scan
+
+FORMAT = "ISMRMRD"
+COUNTERS = ("contrast", "repetition", "set", "phase")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """The open questions of a file answered: which group, its header, and every line's header."""
+
+    path: Path
+    group: str
+    header: Header
+    heads: Array
+
+    def samples(self, rows: Array) -> Iterator[tuple[Any, Array]]:
+        """Header and complex samples (coils, samples) of some acquisitions."""
+        ismrmrd = library("ismrmrd", "ISMRMRD files")
+        with reading(self.path, FORMAT), ismrmrd.File(str(self.path), "r") as file:
+            acquisitions = file[self.group].acquisitions
+            for row in rows:
+                yield self.heads[row], acquisitions[int(row)].data
+
+
+def read_ismrmrd(path: Path, choice: Choice) -> Scan:
+    """Open a Cartesian scan: 2-D slices, or a 3-D slab whose partitions become slices."""
+    raw = _open(path)
+    lines, notes = imaging_lines(path, raw.header, raw.heads)
+    for name in COUNTERS:
+        counter = raw.heads["idx"][name][lines]
+        found = sorted(set(counter.tolist()))
+        lines = lines[counter == choose(path, name, found, choice.get(name))]
+    grid, sentences = place(path, raw.header, raw.heads, lines)
+    order, geometry, more = oriented(raw.header, raw.heads, grid)
+    readout, width, partitions = grid.shape
+    keep, slab = raw.header.kept(0, readout), raw.header.kept(2, partitions)
+    notes += sentences + more
+    if keep < readout:
+        notes.append(f"readout oversampling removed: {readout} samples became {keep}")
+    if partitions > 1:
+        notes.append(f"3-D: {partitions} partitions transformed to {slab} slices")
+    mask = grid.mask()
+    if mask is None:
+        notes.append("slices were sampled differently; the mask of each follows from its zeros")
+    n_coils = int(raw.heads["active_channels"][lines[0]])
+    noise, noise_notes = _noise(raw, grid, n_coils)
+
+    def load(i: int) -> Tensor:
+        if partitions == 1:
+            return remove_oversampling(_assemble(raw, grid, order[i])[..., 0], keep)
+        return volume()[..., i]
+
+    @lru_cache(maxsize=1)
+    def volume() -> Tensor:
+        hybrid = ifft1c(_assemble(raw, grid, order[0]), -1)
+        hybrid = centre(hybrid, slab, -1).movedim(-1, 0)
+        return remove_oversampling(hybrid, keep).movedim(0, -1)
+
+    n_slices = len(order) if partitions == 1 else slab
+    return Scan(
+        name=path.stem,
+        format=FORMAT,
+        n_slices=n_slices,
+        n_coils=n_coils,
+        size=(keep, width),
+        crop=(keep, raw.header.kept(1, width)),
+        kspace=checked(path, n_slices, load),
+        mask=mask,
+        noise=noise,
+        geometry=geometry,
+        notes=tuple(notes + noise_notes),
+        attributes={"vendor": raw.header.vendor} if raw.header.vendor else {},
+    )
+
+
+def _open(path: Path) -> Raw:
+    """Find header and acquisitions; refuse what is not Cartesian."""
+    ismrmrd = library("ismrmrd", "ISMRMRD files")
+    with reading(path, FORMAT), ismrmrd.File(str(path), "r") as file:
+        groups = [name for name in file if {"xml", "data"} <= set(file[name].keys())]
+        if not groups:
+            raise missing(path, "group with 'xml' and 'data'", file.keys())
+        acquisitions = file[groups[0]].acquisitions
+        if acquisitions is None or len(acquisitions) == 0:
+            raise missing(path, "acquisitions", file[groups[0]].keys())
+        heads = np.asarray(acquisitions.data["head"])
+        header = parse_header(acquisitions.data.parent["xml"][0], path)
+    if header.trajectory != "cartesian":
+        raise ArgumentError(
+            f"{path} has a {header.trajectory or 'missing'!r} trajectory; expected 'cartesian': "
+            f"grid the data first, or correct the header"
+        )
+    if header.encoded is None:
+        raise ArgumentError(
+            f"the header of {path} has no complete encodedSpace (matrixSize and fieldOfView_mm); "
+            f"convert the scanner's file again"
+        )
+    return Raw(path, groups[0], header, heads)
+
+
+def _assemble(raw: Raw, grid: Lines, number: int) -> Tensor:
+    """K-space ``(coils, readout, phase, partitions)`` of one slice, repeated lines averaged."""
+    chosen = np.flatnonzero(grid.slice == number)
+    rows = grid.rows[chosen]
+    kspace: Array | None = None
+    counts = np.zeros(grid.shape[1:], dtype=np.float32)
+    for (head, data), k in zip(raw.samples(rows), chosen, strict=True):
+        if kspace is None:
+            kspace = np.zeros((len(data), *grid.shape), dtype=np.complex64)
+        start, samples = on_readout(head, data, grid.shape[0])
+        column, partition = grid.column[k], grid.partition[k]
+        kspace[:, start : start + samples.shape[1], column, partition] += samples
+        counts[column, partition] += 1
+    assert kspace is not None  # every slice number comes from a line
+    return torch.from_numpy(kspace / np.maximum(counts, 1))
+
+
+def _noise(raw: Raw, grid: Lines, n_coils: int) -> tuple[Tensor | None, list[str]]:
+    """Noise lines ``(coils, samples)``, with the standard deviation of the imaging lines.
+
+    It grows with the root of the bandwidth and falls with that of the number of averages, so
+    samples are multiplied by √(dwell / (dwell_image · averages)).
+    """
+    heads = raw.heads
+    rows = np.flatnonzero((heads["flags"] & NOISE) != 0)
+    rows = rows[heads["active_channels"][rows] == n_coils]
+    if not len(rows):
+        return None, []
+    image, own = (float(heads["sample_time_us"][r]) for r in (grid.rows[0], rows[0]))
+    ratio = own / image if image > 0 and own > 0 else 1.0
+    scale = (ratio / grid.repeats()) ** 0.5
+    noise = np.concatenate([data for _, data in raw.samples(rows)], axis=1)
+    notes = [f"noise measured in {noise.shape[1]} samples"]
+    if abs(scale - 1) > 0.01:
+        notes = [f"{notes[0]}, scaled by {scale:.3g} to bandwidth and averages of the image"]
+    return torch.from_numpy(noise.astype(np.complex64) * np.float32(scale)), notes

@@ -1,0 +1,170 @@
+"""ISMRMRD acquisitions on a Cartesian grid: which lines count, and where each of them goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError
+from pnpcm.mri.readers.checks import Array
+from pnpcm.mri.readers.header import Header, Limit, limit_notes
+
+# bits of an acquisition's flags: the standard counts them from 1
+NOISE, CALIBRATION, REVERSE = (np.uint64(1 << (bit - 1)) for bit in (19, 20, 22))
+ASIDE = {
+    "navigator": (23,),
+    "phase correction": (24, 30, 31),
+    "feedback": (26, 28),
+    "dummy": (27,),
+    "coil correction": (29,),
+}
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines that make the image: ``rows`` in the file and where each goes on the grid."""
+
+    shape: tuple[int, int, int]  # readout, phase, partitions
+    rows: Array
+    slice: Array
+    column: Array
+    partition: Array
+
+    def repeats(self) -> float:
+        """How often a line was measured, in the median."""
+        places = np.stack([self.slice, self.column, self.partition])
+        return float(np.median(np.unique(places, axis=1, return_counts=True)[1]))
+
+    def mask(self) -> Tensor | None:
+        """Boolean ``(W,)`` of the measured columns; None where slices differ."""
+        masks = []
+        for number in np.unique(self.slice):
+            mask = np.zeros(self.shape[1], dtype=bool)
+            mask[self.column[self.slice == number]] = True
+            masks.append(mask)
+        alike = all(np.array_equal(mask, masks[0]) for mask in masks)
+        return torch.from_numpy(masks[0]) if alike else None
+
+
+def imaging_lines(path: Path, header: Header, heads: Array) -> tuple[Array, list[str]]:
+    """Rows of the acquisitions that make the image, and notes on those that do not."""
+    flags, notes = heads["flags"], []
+    aside = (flags & NOISE) != 0
+    for name, bits in ASIDE.items():
+        found = (flags & np.uint64(sum(1 << (bit - 1) for bit in bits))) != 0
+        if found.any():
+            notes.append(f"{int(found.sum())} {name} lines left out")
+        aside |= found
+    if header.calibration in ("separate", "external"):
+        found = (flags & CALIBRATION) != 0
+        if found.any():
+            notes.append(f"{int(found.sum())} lines of a separate calibration scan left out")
+        aside |= found
+    other = (heads["encoding_space_ref"] != 0) & ~aside
+    if other.any():
+        notes.append(f"{int(other.sum())} lines of other encodings than the first left out")
+    rows = np.flatnonzero(~aside & ~other)
+    if not len(rows):
+        raise ArgumentError(
+            f"{path} has {len(heads)} acquisitions but no imaging lines; expected lines without "
+            f"the flags for noise or navigators: convert the scanner's file again"
+        )
+    return rows, notes
+
+
+def place(path: Path, header: Header, heads: Array, rows: Array) -> tuple[Lines, list[str]]:
+    """The grid of the header and every line's place on it."""
+    assert header.encoded is not None  # checked when the file was opened
+    n_x, width, depth = header.encoded.matrix
+    coils = np.unique(heads["active_channels"][rows])
+    if len(coils) > 1:
+        raise ArgumentError(
+            f"lines of {path} have {', '.join(map(str, coils))} coils; expected the same number "
+            f"in all of them: convert the scanner's file again"
+        )
+    notes = []
+    samples = int(heads["number_of_samples"][rows].max())
+    if samples > n_x:
+        notes.append(f"lines have {samples} samples where the header says {n_x}; all were kept")
+    readout = max(samples, n_x)
+    first = heads[rows[0]]
+    used = int(first["number_of_samples"]) - int(first["discard_pre"]) - int(first["discard_post"])
+    if used < readout:
+        notes.append(f"partial echo: {used} of {readout} readout samples were acquired")
+    if not heads["center_sample"][rows].all():
+        notes.append("lines without center_sample were taken to have it in their middle")
+    steps = heads["idx"]
+    if not steps["kspace_encode_step_2"][rows].any() and not (
+        header.partitions and header.partitions.maximum
+    ):
+        depth = 1  # slices, whatever their number in the header's matrix
+    column = _placed(path, "kspace_encode_step_1", steps, rows, header.lines, width, notes)
+    partition = _placed(path, "kspace_encode_step_2", steps, rows, header.partitions, depth, notes)
+    slice_ = steps["slice"][rows].astype(int)
+    grid = Lines((readout, width, depth), rows, slice_, column, partition)
+    if depth > 1:
+        _check_partitions(path, grid)
+    averages = int(np.unique(steps["average"][rows]).size)
+    if averages > 1:
+        notes.append(f"{averages} averages averaged")
+    if ((heads["flags"][rows] & REVERSE) != 0).any():
+        notes.append("reversed lines were flipped")
+    return grid, notes + limit_notes(header.lines, width)
+
+
+def on_readout(head: Any, data: Array, readout: int) -> tuple[int, Array]:
+    """First row of a line on the readout axis, and its samples in the order of rows."""
+    n, pre, post = data.shape[1], int(head["discard_pre"]), int(head["discard_post"])
+    middle = int(head["center_sample"]) or n // 2  # 0: not filled in
+    if head["flags"] & REVERSE:
+        data, pre, post = data[:, ::-1], post, pre
+    start = readout // 2 - middle
+    first = max(pre, -start)
+    stop = min(n - post, readout - start)
+    return start + first, data[:, first:stop]
+
+
+def _placed(
+    path: Path, name: str, steps: Array, rows: Array, limit: Limit | None, n: int, notes: list[str]
+) -> Array:
+    """Index on an axis of length n of every line: the header's centre goes to n//2."""
+    counter = steps[name][rows].astype(int)
+    if n == 1 and not counter.any():
+        return counter
+    if limit is None:
+        notes.append(f"the header has no limits of {name}; its centre was taken to be {n // 2}")
+    index: Array = counter + n // 2 - (limit.centre if limit else n // 2)
+    if index.min() < 0 or index.max() >= n:
+        raise ArgumentError(
+            f"{name} of {path} runs from {counter.min()} to {counter.max()}, with its centre at "
+            f"{limit.centre if limit else n // 2} that leaves the {n} lines of the encodedSpace; "
+            f"correct matrixSize or encodingLimits in the header"
+        )
+    return index
+
+
+def _check_partitions(path: Path, grid: Lines) -> None:
+    """A slab can be cut into slices if no line skips partitions, which would alias slices."""
+    if len(np.unique(grid.slice)) > 1:
+        raise ArgumentError(
+            f"{path} holds {len(np.unique(grid.slice))} 3-D slabs; expected one: save each slab "
+            f"in a file of its own"
+        )
+    seen = np.zeros(grid.shape[1:], dtype=bool)
+    seen[grid.column, grid.partition] = True
+    check_unbroken(path, seen, "sample every partition")
+
+
+def check_unbroken(path: Path, seen: Array, move: str) -> None:
+    """Along axis 1 of ``seen`` (phase, partitions) every line's partitions are an unbroken run."""
+    starts = (np.diff(seen.astype(np.int8), axis=1, prepend=0) == 1).sum(1)
+    if (starts > 1).any():
+        raise ArgumentError(
+            f"{path} is a 3-D scan undersampled along its partitions, so it does not split into "
+            f"slices of phase lines; expected neighbouring partitions: {move}"
+        )

@@ -1,0 +1,192 @@
+"""Which part of k-space was measured: found from exact zeros, described, cut out to calibrate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError
+
+STRAY_ZEROS = 0.01
+"""Share of exact zeros inside measured columns that is put down to quantised data."""
+
+NEARLY_ALL = 0.95
+"""From this share of a symmetric range on, the lines at the edges are no partial Fourier."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What a mask does. Lines are counted along the phase axis, 0 to ``width`` − 1.
+
+    ``acceleration``: samples of the grid per measured one. ``acs``: lines of the fully sampled
+    block through the centre; of a 2-D mask, the side of the centred square. ``first``, ``last``:
+    outermost measured lines. ``partial_fourier``: measured share of the symmetric range, or None.
+    """
+
+    acceleration: float
+    acs: int
+    first: int
+    last: int
+    width: int
+    partial_fourier: float | None
+    columns: bool
+
+    @property
+    def sentence(self) -> str:
+        """The same for people."""
+        if self.columns and self.acs == self.width:
+            return f"all {self.width} phase lines were measured"
+        shape = (
+            f"{self.acs} central lines" if self.columns else f"a central {self.acs} × {self.acs}"
+        )
+        text = f"{1 / self.acceleration:.1%} of k-space was measured (acceleration "
+        text += f"{self.acceleration:.2g}), with {shape} fully sampled"
+        before, after = self.first, self.width - 1 - self.last
+        if self.columns and (before or after):
+            text += f"; {before} lines at the start and {after} at the end of the range are empty"
+        if self.partial_fourier is not None:
+            text += f"; partial Fourier of {self.partial_fourier:.0%}"
+        return text
+
+
+def infer_mask(kspace: Tensor) -> Tensor:
+    """Where ``kspace``, (coils, H, W) or (B, coils, H, W), differs from exact zero in any coil.
+
+    Boolean ``(W,)`` if columns are measured as a whole (up to 1 % of stray zeros), else ``(H, W)``.
+    Slices of a batch must have been measured alike.
+    """
+    if kspace.ndim not in (3, 4):
+        raise ShapeError(
+            f"kspace has shape {tuple(kspace.shape)}; expected (coils, H, W) or (B, coils, H, W)"
+        )
+    seen = (kspace if kspace.ndim == 4 else kspace[None]).ne(0).any(1)
+    columns = seen.any(1)
+    empty = ~columns.any(1)
+    if bool(empty.any()):
+        where = f" in slice {int(empty.nonzero()[0])}" if kspace.ndim == 4 else ""
+        raise ArgumentError(f"kspace is all zero{where}, so nothing was measured; leave it out")
+    mask = columns[0]
+    if float((seen & mask).sum()) < (1 - STRAY_ZEROS) * len(seen) * seen.shape[1] * int(mask.sum()):
+        mask, columns = seen[0], seen
+    different = (columns != mask).flatten(1).float().mean(1) > (
+        0 if mask.ndim == 1 else STRAY_ZEROS
+    )
+    if bool(different.any()):
+        raise ArgumentError(
+            f"slices 0 and {int(different.nonzero()[0])} of kspace were sampled differently; "
+            f"infer the mask of each slice on its own"
+        )
+    return columns.any(0)
+
+
+def describe_mask(mask: Tensor) -> Sampling:
+    """Acceleration, calibration block and empty edges of a mask ``(W,)`` or ``(H, W)``."""
+    mask = _boolean(mask)
+    lines = mask if mask.ndim == 1 else mask.any(0)
+    measured = lines.nonzero().flatten()
+    first, last, width = int(measured[0]), int(measured[-1]), len(lines)
+    gap = int(measured.diff().max()) if len(measured) > 1 else width
+    if mask.ndim == 1:
+        start, stop = _run(mask)
+        acs = stop - start
+    else:
+        acs = _square(mask)
+    return Sampling(
+        acceleration=mask.numel() / int(mask.sum()),
+        acs=acs,
+        first=first,
+        last=last,
+        width=width,
+        partial_fourier=partial_fourier(first, last, width, gap),
+        columns=mask.ndim == 1,
+    )
+
+
+def partial_fourier(first: int, last: int, width: int, gap: int = 1) -> float | None:
+    """Share of the range of lines, symmetric about width//2, that ``first`` to ``last`` covers.
+
+    None where next to all of it is, or where the lopsidedness is no larger than two ``gap``
+    between neighbouring lines, which undersampling explains.
+    """
+    before, after = width // 2 - first, last - width // 2 + 1
+    if min(before, after) < 0 or abs(before - after) <= 2 * gap:
+        return None
+    fraction = (last - first + 1) / (2 * max(before, after))
+    return fraction if fraction < NEARLY_ALL else None
+
+
+def calibration(kspace: Tensor, mask: Tensor, width: int = 24, *, kernel: int = 6) -> Tensor:
+    """The fully sampled centre ``(coils, h, w)`` of one slice, at most ``width`` on a side.
+
+    Raises :class:`ArgumentError` if less than ``kernel`` of it was measured, or only zeros.
+    """
+    if kspace.ndim != 3:
+        raise ShapeError(f"kspace has shape {tuple(kspace.shape)}; expected (coils, H, W)")
+    height, columns = kspace.shape[-2:]
+    mask = _boolean(mask).to(kspace.device)
+    if tuple(mask.shape) not in ((columns,), (height, columns)):
+        raise ShapeError(
+            f"mask has shape {tuple(mask.shape)}; expected ({columns},) or ({height}, {columns}) "
+            f"to fit kspace"
+        )
+    if mask.ndim == 1:
+        rows, (start, stop) = _middle(height, width), _run(mask)
+        wanted = _middle(columns, width)
+        cols = (max(start, wanted[0]), min(stop, wanted[1]))
+    else:
+        side = min(width, _square(mask))
+        rows, cols = _middle(height, side), _middle(columns, side)
+    block = kspace[:, rows[0] : rows[1], cols[0] : cols[1]]
+    found = max(0, min(rows[1] - rows[0], cols[1] - cols[0]))
+    if found < kernel:
+        raise ArgumentError(
+            f"the fully sampled centre of k-space is {found} samples wide, but calibration needs "
+            f"at least kernel = {kernel}; give coil_maps, or a smaller kernel"
+        )
+    if not bool(block.any()):
+        raise ArgumentError(
+            f"the central {tuple(block.shape[-2:])} of k-space is all zero though the mask says "
+            f"that it was measured; check that k-space is centred and that the mask belongs to it"
+        )
+    return block
+
+
+def _boolean(mask: Tensor) -> Tensor:
+    if mask.ndim not in (1, 2):
+        raise ShapeError(f"mask has shape {tuple(mask.shape)}; expected (W,) or (H, W)")
+    mask = mask != 0
+    if not bool(mask.any()):
+        raise ArgumentError("mask is all zero; expected True where k-space was measured")
+    return mask
+
+
+def _run(mask: Tensor) -> tuple[int, int]:
+    """Start and stop of the unbroken run of lines through the centre."""
+    values, middle = mask.tolist(), len(mask) // 2
+    if not values[middle]:
+        return middle, middle
+    start = stop = middle
+    while start > 0 and values[start - 1]:
+        start -= 1
+    while stop < len(values) and values[stop]:
+        stop += 1
+    return start, stop
+
+
+def _square(mask: Tensor) -> int:
+    """Side of the largest centred square that is fully sampled."""
+    side = 0
+    for s in range(1, min(mask.shape) + 1):
+        (top, bottom), (left, right) = (_middle(n, s) for n in mask.shape)
+        if not bool(mask[top:bottom, left:right].all()):
+            break
+        side = s
+    return side
+
+
+def _middle(n: int, width: int) -> tuple[int, int]:
+    """Start and stop of the central ``width`` of ``n``: index n//2 stays the centre."""
+    width = min(n, width)
+    start = n // 2 - width // 2
+    return start, start + width
