@@ -1,0 +1,90 @@
+"""Reconstructed volumes as files: one writer per format, each complete or not there.
+
+A writer is a function ``(volume, folder)`` that writes plainly and returns the paths it made;
+:func:`write_volume` gives it an empty folder beside the target and renames what is finished.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from pnpcm.errors import ArgumentError
+from pnpcm.mri.writers.arrays import write_npy
+from pnpcm.mri.writers.dicom import write_dicom
+from pnpcm.mri.writers.h5 import write_h5
+from pnpcm.mri.writers.nifti import write_nifti
+from pnpcm.mri.writers.page import write_html
+from pnpcm.mri.writers.pictures import write_png
+from pnpcm.mri.writers.volume import Volume, need
+from pnpcm.tables import Table
+
+Writer = Callable[[Volume, Path], list[Path]]
+
+WRITERS: Table[Writer] = Table(
+    "output format",
+    {
+        "h5": write_h5,
+        "nifti": write_nifti,
+        "dicom": write_dicom,
+        "npy": write_npy,
+        "png": write_png,
+        "html": write_html,
+    },
+)
+LIBRARIES = {"h5": "h5py", "nifti": "nibabel", "dicom": "pydicom"}
+"""What a format needs beyond the core's dependencies."""
+
+
+def check_formats(formats: Iterable[str]) -> list[str]:
+    """The formats without repetition, or an error: unknown name, missing library.
+
+    Worth calling before a long reconstruction.
+    """
+    if isinstance(formats, str):
+        raise ArgumentError(f"formats is {formats!r}, expected a list; write [{formats!r}]")
+    names = list(dict.fromkeys(formats))
+    for name in names:
+        WRITERS[name]
+        if name in LIBRARIES:
+            need(LIBRARIES[name], f"output as {name}")
+    return names
+
+
+def write_volume(volume: Volume, folder: Path, formats: Iterable[str]) -> list[Path]:
+    """Write each format into ``folder`` and return the paths; an older result is replaced.
+
+    When a format fails, nothing of it remains, an older result of it is untouched, and the
+    formats before it stay.
+    """
+    names = check_formats(formats)
+    if not folder.is_dir():
+        raise ArgumentError(f"folder is {folder}, which is no folder; create it first")
+    paths = []
+    for name in names:
+        staging = folder / f".pnpcm-writing.{os.getpid()}.{secrets.token_hex(4)}"
+        (staging / "new").mkdir(parents=True)
+        try:
+            for path in WRITERS[name](volume, staging / "new"):
+                paths.append(_replace(path, folder / path.name, staging / f"old.{path.name}"))
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    return paths
+
+
+def _replace(source: Path, target: Path, aside: Path) -> Path:
+    """Rename onto the target. A folder cannot be overwritten: the old one steps aside first."""
+    if not target.is_dir():
+        return source.replace(target)
+    target.rename(aside)
+    try:
+        return source.replace(target)
+    except OSError:
+        aside.rename(target)
+        raise
+
+
+__all__ = ["Volume", "WRITERS", "Writer", "check_formats", "write_volume"]
