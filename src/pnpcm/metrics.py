@@ -10,21 +10,28 @@ from pnpcm.core import ValueRange
 from pnpcm.errors import ShapeError
 
 
-def psnr(x: Tensor, x_true: Tensor, *, value_range: ValueRange = (-1.0, 1.0)) -> Tensor:
-    """10 log₁₀(1/MSE) of each image ``(B,)``, both mapped to [0, 1] and clamped."""
-    a, b = _unit(x, x_true, value_range)
+def psnr(
+    x: Tensor, x_true: Tensor, *, value_range: ValueRange = (-1.0, 1.0), clamp: bool = True
+) -> Tensor:
+    """10 log₁₀(1/MSE) of each image ``(B,)``, both mapped to [0, 1] and (``clamp``) clamped."""
+    a, b = _unit(x, x_true, value_range, clamp)
     return -10 * torch.log10((a - b).square().flatten(1).mean(1))
 
 
 def ssim(
-    x: Tensor, x_true: Tensor, *, value_range: ValueRange = (-1.0, 1.0), window: int = 7
+    x: Tensor,
+    x_true: Tensor,
+    *,
+    value_range: ValueRange = (-1.0, 1.0),
+    window: int = 7,
+    clamp: bool = True,
 ) -> Tensor:
     """Structural similarity of each image ``(B,)``, mean over channels and the valid region.
 
     scikit-image's convention: uniform 7×7 window, sample covariance, K₁ = 0.01, K₂ = 0.03, data
     range 1 after mapping to [0, 1]. Wang et al. (2004), eq. 13.
     """
-    a, b = _unit(x, x_true, value_range)
+    a, b = _unit(x, x_true, value_range, clamp)
     if min(a.shape[-2:]) < window:
         raise ShapeError(f"x is {a.shape[-2]}×{a.shape[-1]}, SSIM needs sides of {window} or more")
     a, b = a.double(), b.double()  # variances are differences of nearly equal numbers
@@ -43,12 +50,12 @@ def _box(x: Tensor, window: int) -> Tensor:
     return F.avg_pool2d(x, window, stride=1)
 
 
-def _unit(x: Tensor, x_true: Tensor, value_range: ValueRange) -> tuple[Tensor, Tensor]:
+def _unit(x: Tensor, x_true: Tensor, value_range: ValueRange, clamp: bool) -> tuple[Tensor, Tensor]:
     if x.shape != x_true.shape or x.ndim != 4:
         raise ShapeError(
             f"x has shape {tuple(x.shape)} and x_true {tuple(x_true.shape)}, "
             "expected two equal (B, C, H, W)"
         )
     low, high = value_range
-    a, b = (((t - low) / (high - low)).clamp(0, 1) for t in (x, x_true))
-    return a, b
+    a, b = ((t - low) / (high - low) for t in (x, x_true))
+    return (a.clamp(0, 1), b.clamp(0, 1)) if clamp else (a, b)

@@ -43,10 +43,10 @@ class SimulatedScan:
         return to_channels(self.image[None])
 
 
-def phantom(size: tuple[int, int]) -> Tensor:
+def phantom(size: tuple[int, int], *, zoom: float = 1.0) -> Tensor:
     """Magnitude image of the modified Shepp–Logan phantom in [0, 1], edges one pixel soft."""
-    p, q = _grid(size)
-    soft = 2.0 / min(size)
+    p, q = (axis / zoom for axis in _grid(size))
+    soft = 2.0 / min(size) / zoom
     image = torch.zeros(size)
     for intensity, a, b, x0, y0, angle in ELLIPSES:
         c, s = math.cos(math.radians(angle)), math.sin(math.radians(angle))
