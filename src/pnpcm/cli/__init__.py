@@ -12,6 +12,7 @@ import typer
 
 from pnpcm import __version__
 from pnpcm.cli.compare import compare
+from pnpcm.cli.mri import mri, simulate_mri
 from pnpcm.cli.priors import priors
 from pnpcm.cli.restore import restore
 from pnpcm.cli.shared import import_operator
@@ -32,6 +33,8 @@ app = typer.Typer(
 
 
 app.command()(restore)
+app.command()(mri)
+app.command()(simulate_mri)
 app.command()(simulate)
 app.command()(compare)
 app.command()(train)
