@@ -2,7 +2,7 @@
 
     python benchmarks/restore_table.py --out out/restore-table [--tasks superres …] [--steps 2 4 8]
 
-Needs ../shared/data: CBSD68 (centre crops of 256²) and the images of `papers`, none of which was
+Needs ../shared/data: centre crops (160²) of CBSD68 and of the images of `papers`, none of which was
 trained or tuned on. Degradations by seed; sigma_y is given, the operator is known. Writes table.md
 and rows.json; rows that are there are not computed again.
 """
@@ -18,6 +18,7 @@ from rich.progress import track
 from torch import Tensor
 
 from pnpcm import load_prior
+from pnpcm.core import Prior
 from pnpcm.files import read_image, write_json, write_text
 from pnpcm.lpips import lpips
 from pnpcm.metrics import psnr, ssim
@@ -33,6 +34,7 @@ from pnpcm.tasks import (
     Task,
 )
 
+METRICS = {"psnr": psnr, "ssim": ssim, "lpips": lpips}
 DATA = Path(__file__).parents[2] / "shared" / "data"
 TASKS: dict[str, tuple[Task, float]] = {
     "denoise": (Denoise(), 0.05),
@@ -44,47 +46,47 @@ TASKS: dict[str, tuple[Task, float]] = {
 }
 
 
-def images(limit: int | None) -> dict[str, list[Tensor]]:
-    """CBSD68 cropped, papers whole."""
+Scores = dict[str, float]
+
+
+def images(side: int, limit: int | None) -> dict[str, list[Tensor]]:
+    """Centre crops of every image."""
     groups = {
         "CBSD68": sorted((DATA / "natural_test" / "CBSD68").rglob("*.*g")),
         "papers": sorted((DATA / "papers").rglob("*.*g")),
     }
-    return {name: [_crop(read_image(p)) for p in paths[:limit]] for name, paths in groups.items()}
+    return {k: [_crop(read_image(p), side) for p in paths[:limit]] for k, paths in groups.items()}
 
 
-def _crop(x: Tensor, side: int = 256) -> Tensor:
+def _crop(x: Tensor, side: int) -> Tensor:
     top, left = (max(0, (n - side) // 2) for n in x.shape[-2:])
     return x[..., top : top + side, left : left + side]
 
 
-def judge(
-    task: Task, sigma_y: float, steps: int, x: Tensor, seed: int, prior: object
-) -> dict[str, float]:
+def judge(task: Task, sigma_y: float, steps: int, x: Tensor, seed: int, prior: Prior) -> Scores:
+    """Scores of the restored image; ``steps`` 0: of what one has without restoring."""
     measured = simulate(x, task, sigma_y, seed=seed)
-    before = measured.task.baseline(measured.task.problem(measured.y)).clamp(-1, 1)
-    done = restore(measured.y, measured.task, prior, sigma_y=sigma_y, steps=steps)  # type: ignore[arg-type]
-    row = {"ratio": done.check.ratio}
-    for name, image in (("before", before), ("after", done.x)):
-        row[f"psnr {name}"] = float(psnr(image, x))
-        row[f"ssim {name}"] = float(ssim(image, x))
-        row[f"lpips {name}"] = float(lpips(image, x))
-    return row
+    if steps == 0:
+        done = measured.task.baseline(measured.task.problem(measured.y)).clamp(-1, 1)
+    else:
+        done = restore(measured.y, measured.task, prior, sigma_y=sigma_y, steps=steps).x
+    return {name: float(score(done, x)) for name, score in METRICS.items()}
 
 
-def table(rows: dict[str, list[dict[str, float]]]) -> str:
+def table(rows: dict[str, list[Scores]]) -> str:
     lines = [
-        "| task, N, images | PSNR | SSIM | LPIPS | better PSNR |",
+        "| task, images, N | PSNR | SSIM | LPIPS | better PSNR |",
         "|---|---|---|---|---|",
     ]
-    for name, each in rows.items():
+    for name, each in sorted(rows.items()):
+        before = rows[f"{name.rpartition(', ')[0]}, N = 0"]
+        if each is before or len(each) != len(before):
+            continue
         cells = []
         for metric, digits in (("psnr", 2), ("ssim", 3), ("lpips", 3)):
-            before, after = (
-                sum(r[f"{metric} {when}"] for r in each) / len(each) for when in ("before", "after")
-            )
-            cells.append(f"{before:.{digits}f} → {after:.{digits}f}")
-        wins = sum(r["psnr after"] > r["psnr before"] for r in each)
+            means = (sum(r[metric] for r in some) / len(some) for some in (before, each))
+            cells.append(" → ".join(f"{mean:.{digits}f}" for mean in means))
+        wins = sum(a["psnr"] > b["psnr"] for a, b in zip(each, before, strict=True))
         lines.append(f"| {name} | " + " | ".join(cells) + f" | {wins} of {len(each)} |")
     return "\n".join(lines) + "\n"
 
@@ -95,6 +97,7 @@ def main() -> None:
     parser.add_argument("--prior", default="natural")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--steps", type=int, nargs="*", default=[4, 2, 8])
+    parser.add_argument("--side", type=int, default=160, help="of the crops")
     parser.add_argument("--limit", type=int, help="images of each group")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -102,11 +105,11 @@ def main() -> None:
     rows = json.loads(file.read_text()) if file.exists() else {}
     prior = load_prior(options.prior)
     torch.set_grad_enabled(False)
-    groups = images(options.limit)
-    for steps in options.steps:
+    groups = images(options.side, options.limit)
+    for steps in (0, *options.steps):
         for name in options.tasks:
             for group, each in groups.items():
-                key = f"{name}, N = {steps}, {group}"
+                key = f"{name}, {group}, N = {steps}"
                 if len(rows.get(key, [])) == len(each):
                     continue
                 task, sigma_y = TASKS[name]

@@ -99,7 +99,9 @@ def scan_studies() -> list[Study]:
         mask = gaussian1d(128, acceleration, 10, generator=generator)
         return Custom(MultiCoilMRI(birdcage_maps(8, (128, 128)), mask))
 
-    return [Study(f"r{r}", scan(r), 4, 0.005, 40, images=4) for r in (4, 8)]
+    found = [Study(f"r{r}", scan(r), 4, 0.005, 40, images=4) for r in (4, 8)]
+    found += [Study(f"r{r}", scan(r), 4, 0.015, 24, images=4) for r in (4, 8)]
+    return found + [Study(f"r{r}", scan(r), 8, 0.005, 24, images=4) for r in (4, 8)]
 
 
 # the images --------------------------------------------------------------------------------------

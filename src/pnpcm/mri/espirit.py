@@ -103,7 +103,7 @@ def _per_slice(work: Callable[[Tensor], Tensor], slices: Tensor) -> Tensor:
 def _kernels(calibration: Tensor, kernel: int, threshold: float) -> Tensor:
     """Kernels ``(K, coils, kernel, kernel)``: an orthonormal basis of the calibration's blocks."""
     coils = calibration.shape[0]
-    data = calibration.to(torch.complex64) / calibration.abs().max()
+    data = (calibration / calibration.abs().max()).to(torch.complex64)
     blocks = data.unfold(1, kernel, 1).unfold(2, kernel, 1)  # coils, rows, columns, kernel, kernel
     matrix = blocks.permute(1, 2, 0, 3, 4).reshape(-1, coils * kernel**2)
     _, values, vectors = torch.linalg.svd(matrix, full_matrices=False)

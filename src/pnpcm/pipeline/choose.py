@@ -83,10 +83,10 @@ def _exact(task: Task, prior: str, sigma_y: float, steps: int | None) -> Choice 
 def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, steps: int | None) -> Choice:
     conditions = task.conditions(problem, 2 * sigma_y)
     rows, family = _family(task, prior, conditions)
-    data_step = data_step_for(task, problem, sigma_y)
-    alike = [p for p in rows if type(p.solver.data_step) is type(data_step)]
+    frame = frame_for(task, problem, sigma_y)
+    alike = [p for p in rows if type(p.solver.data_step) is type(frame["data_step"])]
     rows = alike or rows
-    config = rule(rows, conditions, steps or usual_steps(task), data_step, start_for(task))
+    config = rule(rows, conditions, steps or usual_steps(task), **frame)
     borrowed = family == "inpainting" and task.operator_name == "custom"
     scale = conditions["gain"] ** -2 if borrowed and conditions["gain"] > 0 else None
     return Choice(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}", scale)
@@ -123,20 +123,28 @@ def _family(task: Task, prior: str, conditions: Mapping[str, float]) -> tuple[li
     return linear[nearest], nearest
 
 
+def frame_for(task: Task, problem: Problem, sigma_y: float) -> dict[str, Any]:
+    """What is not searched: data step, start, clamping.
+
+    JPEG starts at the picture: from grey, it would find the flattest image in the cells. An MR
+    image has no largest value that is known beforehand, so it is not clamped.
+    """
+    return {
+        "data_step": data_step_for(task, problem, sigma_y),
+        "init": "z_start" if task.operator_name == "jpeg" else "auto",
+        "clamp": task.operator_name != "mri",
+    }
+
+
 def data_step_for(task: Task, problem: Problem, sigma_y: float) -> DataStep:
     """How the inner problem of a task is solved: in closed form or by CG where A is linear."""
     if task.operator_name == "mri":
-        return CGStep(10)
+        return CGStep(10, start="warm")
     if task.operator_name == "jpeg" and sigma_y == 0:
         return ProjectStep()
     if getattr(problem.operator, "linear", hasattr(problem.operator, "A_adjoint")):
         return ProxStep()
     return GradientStep("lbfgs", n_iter=40 if task.operator_name == "phase-retrieval" else 10)
-
-
-def start_for(task: Task) -> str:
-    """JPEG starts at the picture: from grey, it would find the flattest image in the cells."""
-    return "z_start" if task.operator_name == "jpeg" else "auto"
 
 
 def usual_steps(task: Task) -> int:

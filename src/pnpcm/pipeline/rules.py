@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pnpcm.core import DataStep
 from pnpcm.errors import ArgumentError
 from pnpcm.presets import Preset
 from pnpcm.solvers import PnPCMConfig
@@ -42,10 +42,8 @@ class Numbers:
     mu: float
     noise_scale: float
 
-    def config(
-        self, n: int, error_std: float, data_step: DataStep, init: str = "auto"
-    ) -> PnPCMConfig:
-        """σ and weight geometric, δ linear between their ends."""
+    def config(self, n: int, error_std: float, **frame: Any) -> PnPCMConfig:
+        """σ and weight geometric, δ linear between their ends; ``frame``: the other fields."""
         return PnPCMConfig.geometric(
             (self.sigma_start, self.sigma_end),
             n=n,
@@ -54,8 +52,7 @@ class Numbers:
             weight=(self.weight_start, self.weight_end),
             mu=self.mu,
             noise_scale=self.noise_scale,
-            init=init,
-            data_step=data_step,
+            **frame,
         )
 
     @classmethod
@@ -92,8 +89,7 @@ def rule(
     presets: Iterable[Preset],
     conditions: Mapping[str, float],
     n: int,
-    data_step: DataStep,
-    init: str = "auto",
+    **frame: Any,
 ) -> PnPCMConfig:
     """The configuration that ``presets`` of one family suggest under ``conditions``.
 
@@ -119,7 +115,7 @@ def rule(
         value = float(weights @ values + place @ _slope(points - middle, values, weights, leaning))
         low_, high_ = _BOUNDS.get(name, (-math.inf, math.inf))
         found[name] = min(max(value, low_), high_)
-    return _numbers(found).config(n, conditions["error_std"], data_step, init)
+    return _numbers(found).config(n, conditions["error_std"], **frame)
 
 
 def _coordinates(n: Numbers) -> dict[str, float]:

@@ -15,7 +15,7 @@ from pnpcm.errors import ArgumentError, MissingExtraError
 from pnpcm.lpips import available, lpips
 from pnpcm.metrics import psnr
 from pnpcm.operators import PhaseRetrieval
-from pnpcm.pipeline.choose import choose, data_step_for, start_for, usual_steps
+from pnpcm.pipeline.choose import choose, frame_for, usual_steps
 from pnpcm.pipeline.measurement import simulate
 from pnpcm.pipeline.rules import Numbers
 from pnpcm.pipeline.signs import squared_distance
@@ -85,10 +85,10 @@ def tune(
     problem = measured.task.problem(measured.y)
     conditions = measured.task.conditions(problem, 2 * sigma_y)
     n = steps or usual_steps(task)
-    data_step = data_step_for(measured.task, problem, sigma_y)
+    frame = frame_for(measured.task, problem, sigma_y)
 
     def configure(values: dict[str, float]) -> PnPCMConfig:
-        return numbers(values).config(n, conditions["error_std"], data_step, start_for(task))
+        return numbers(values).config(n, conditions["error_std"], **frame)
 
     def objective(trial: Any) -> float:
         values = {

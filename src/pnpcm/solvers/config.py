@@ -106,6 +106,7 @@ class PnPCMConfig(Config):
         mu: float = 0.0,
         noise_scale: float = 1.0,
         init: str = "auto",
+        clamp: bool = True,
         data_step: DataStep | None = None,
     ) -> PnPCMConfig:
         """Levels falling geometrically between two ends, ρ_k = weight_k (noise_std/σ_k)².
@@ -123,6 +124,7 @@ class PnPCMConfig(Config):
             mu=mu,
             noise_scale=noise_scale,
             init=init,
+            clamp=clamp,
             data_step=ProxStep() if data_step is None else data_step,
         )
 
