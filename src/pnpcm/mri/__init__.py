@@ -1,16 +1,32 @@
-"""The data side of MRI: masks and simulated scans."""
+"""The data side of MRI: raw files, masks, coil maps, scales, scores, volumes, simulated scans."""
 
-from pnpcm.mri.masks import acs_start, gaussian1d
+from pnpcm.mri.espirit import espirit
+from pnpcm.mri.masks import MASKS, acs_start, gaussian1d
+from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scale import intensity_scale
+from pnpcm.mri.scan import Geometry, Scan
+from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.simulate import SimulatedScan, birdcage_maps, phantom, simulate_scan, smooth_phase
+from pnpcm.mri.writers import WRITERS, Volume, write_volume
 
 __all__ = [
-    "SimulatedScan",
-    "acs_start",
-    "birdcage_maps",
+    "read_scan",
+    "Scan",
+    "Geometry",
+    "espirit",
+    "MASKS",
     "gaussian1d",
+    "acs_start",
     "intensity_scale",
-    "phantom",
+    "Volume",
+    "WRITERS",
+    "write_volume",
+    "Scores",
+    "paper_scores",
+    "fastmri_scores",
+    "SimulatedScan",
     "simulate_scan",
+    "birdcage_maps",
+    "phantom",
     "smooth_phase",
 ]
