@@ -127,3 +127,15 @@ def test_public_names_exist() -> None:
 
 def test_torch_free_names_are_those_of_the_table() -> None:
     assert tuple(OPERATORS) == OPERATOR_NAMES
+
+
+def test_loading_a_prior_does_not_import_the_compiler() -> None:
+    """torch._dynamo takes as long to import as all of torch; nothing here compiles."""
+    script = (
+        "import sys, torch, pnpcm; p = pnpcm.load_prior('natural'); "
+        "p(torch.zeros(1, 3, 16, 16), 0.1); print('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -49,6 +49,8 @@ def keep_variance(conv: nn.Conv2d, *, power: float = 1.0) -> None:
     PyTorch's default divides the variance by 3 at each convolution. GroupNorm hides that; without
     it the decoder's chain of 1×1 skips would fade to nothing before training begins.
     """
+    if conv.weight.is_meta:  # there torch would import its compiler, for seconds, to draw nothing
+        return
     fan_in = conv.weight[0].numel()
     nn.init.normal_(conv.weight, std=1 / math.sqrt(power * fan_in))
 
