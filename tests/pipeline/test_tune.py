@@ -79,6 +79,22 @@ def test_the_preset_file_is_what_restore_takes(tmp_path: Path) -> None:
     assert found.preset.conditions["seen"] == pytest.approx(1 / 9, rel=0.5)
 
 
+def test_fixed_numbers_are_not_searched() -> None:
+    found = tune(
+        SuperRes(factor=3),
+        images(),
+        load_prior("gaussian"),
+        prior_name="gaussian",
+        trials=5,
+        fixed={"mu": 0.25, "noise_scale": 0.5},
+    )
+    assert found.preset.solver.momentum[0] == 0.25
+    assert found.preset.solver.noise_scale == 0.5
+    assert set(found.study.best_params) == set(SPACE) - {"mu", "noise_scale"}
+    with pytest.raises(KeyError, match="unknown hyperparameter"):
+        tune(SuperRes(3), images(), load_prior("gaussian"), prior_name="gaussian", fixed={"m": 1})
+
+
 def test_points_of_the_space_are_runs() -> None:
     middle = {
         name: (low * high) ** 0.5 if log else (low + high) / 2

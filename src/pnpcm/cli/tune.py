@@ -32,6 +32,9 @@ def tune(
     metric: Annotated[str, typer.Option(help="psnr, lpips or mix (PSNR − 20 LPIPS).")] = "psnr",
     images: Annotated[int, typer.Option(help="How many pictures, evenly spaced.")] = 8,
     size: Annotated[int, typer.Option(help="Side of the centre crops.")] = 128,
+    fix: Annotated[
+        list[str] | None, typer.Option(help="Do not search a number: --fix mu=0.")
+    ] = None,
     seed: shared.Seed = 0,
     out: Annotated[Path, typer.Option(help="Preset file to write.")] = Path("out/preset.json"),
 ) -> None:
@@ -45,6 +48,7 @@ def tune(
 
     from pnpcm.files import write_json
     from pnpcm.pipeline import load_prior
+    from pnpcm.pipeline.settings import parse_settings
     from pnpcm.pipeline.tune import tune as search
     from pnpcm.pipeline.tune_picture import picture_of_search
 
@@ -74,8 +78,9 @@ def tune(
         bar = progress.add_task("tune", total=trials)
 
         def show(study: Any, trial: Any) -> None:
-            best = study.best_value
-            progress.update(bar, completed=trial.number + 1, description=f"best {best:.3f}")
+            done = [t.value for t in study.trials if t.value is not None]
+            text = f"best {max(done):.3f}" if done else "tune"
+            progress.update(bar, completed=trial.number + 1, description=text)
 
         found = search(
             wanted,
@@ -89,6 +94,7 @@ def tune(
             storage=out.with_suffix(".study"),
             seed=seed,
             source=f"pnpcm tune, {trials} trials, {metric}, {len(x)} crops of {data.name}",
+            fixed=parse_settings(fix or []),
             callback=show,
         )
     write_json(out, found.preset.to_dict())

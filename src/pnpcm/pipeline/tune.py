@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import Prior
-from pnpcm.errors import ArgumentError, MissingExtraError
+from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
 from pnpcm.lpips import available, lpips
 from pnpcm.metrics import psnr
 from pnpcm.operators import PhaseRetrieval
@@ -67,6 +67,7 @@ def tune(
     storage: Path | None = None,
     seed: int = 0,
     source: str = "",
+    fixed: Mapping[str, float] | None = None,
     callback: Callable[[optuna.Study, Any], None] | None = None,
 ) -> Tuned:
     """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once as ``task`` says.
@@ -74,13 +75,17 @@ def tune(
     The first trial is what the presets or the rule give, so that the best is never worse; two more
     are fixed, the rest is a tree-structured Parzen search. Half of the images decide whether a
     trial goes on (median pruning). ``storage``: file of the study; a second call with it continues
-    until ``trials`` are done.
+    until ``trials`` are done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
     """
     optuna = _optuna()
     if metric not in METRICS:
         raise ArgumentError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}")
     if metric != "psnr" and not available():
         raise ArgumentError("metric needs LPIPS, whose weights are missing; use metric='psnr'")
+    given = dict(fixed or {})
+    for name in given:
+        if name not in SPACE:
+            raise UnknownNameError("hyperparameter", name, SPACE)
     measured = simulate(x, task, sigma_y, seed=seed)
     problem = measured.task.problem(measured.y)
     conditions = measured.task.conditions(problem, 2 * sigma_y)
@@ -94,7 +99,8 @@ def tune(
         values = {
             name: trial.suggest_float(name, low, high, log=log)
             for name, (low, high, log) in SPACE.items()
-        }
+            if name not in given
+        } | given
         scores: list[float] = []
         for part in _halves(len(x)):
             scores += _scores(prior, configure(values), problem, x, part, metric, seed)
@@ -106,16 +112,18 @@ def tune(
 
     study = _study(optuna, storage, seed)
     if not study.trials:
+        starts = _starts(conditions["error_std"])
         before = _known(measured.task, problem, prior_name, sigma_y, n)
         if before is not None:
-            study.enqueue_trial(_values(Numbers.of(before, conditions["error_std"])))
-        for start in _starts(conditions["error_std"]):
-            study.enqueue_trial(_values(start))
+            starts.insert(0, Numbers.of(before, conditions["error_std"]))
+        for start in starts:
+            free = {k: v for k, v in _values(start).items() if k not in given}
+            study.enqueue_trial(free)
     left = trials - len([t for t in study.trials if t.state.is_finished()])
     if left > 0:
         calls = None if callback is None else [callback]
         study.optimize(objective, left, callbacks=calls, catch=(ArgumentError,))
-    best = _rounded(configure(study.best_params))
+    best = _rounded(configure(study.best_params | given))
     expected = {}
     for name in ("psnr", "lpips") if available() and x.shape[1] == 3 else ("psnr",):
         all_of = _scores(prior, best, problem, x, range(len(x)), name, seed)
