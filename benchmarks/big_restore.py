@@ -24,6 +24,8 @@ from PIL import Image, ImageFilter
 from rich.console import Console
 from rich.table import Table
 
+from command import run_command
+
 LIMIT_GB = 3.0
 TASKS = {
     "denoise": ["--task", "denoise"],
@@ -69,15 +71,9 @@ def run(task: str, height: int, width: int, extra: list[str]) -> dict[str, float
         source = degraded(task, folder, height, width)
         arguments = [str(folder / a) if a == "mask.png" else a for a in TASKS[task]]
         words = ["restore", str(source), *arguments, "--out", str(folder / "out"), *extra]
-        start = time.perf_counter()
-        child = subprocess.Popen([sys.executable, "-m", "pnpcm", *words], stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        wall = time.perf_counter() - start
-        if os.waitstatus_to_exitcode(status):
-            raise SystemExit(f"pnpcm {' '.join(words)} failed")
+        wall, peak = run_command(words)
         result = json.loads(next((folder / "out").glob("*.json")).read_text())
     stages = result["seconds"]
-    peak = usage.ru_maxrss / 1024**2
     return {"wall": wall, "peak": peak, **stages, "rest": wall - sum(stages.values())}
 
 

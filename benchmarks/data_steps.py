@@ -230,14 +230,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Data steps against the work they must contain.")
     parser.add_argument("--quick", action="store_true", help="short runs, no large images")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
+    parser.add_argument("--only", choices=["prox", "gradient", "mri"], help="one group of steps")
     options = parser.parse_args()
     torch.set_num_threads(2)
 
-    groups = ((prox_cases, (1, 8)), (gradient_cases, (1, 8)), (mri_cases, (1, 4)))
-    cases = (case for group, batches in groups for batch in batches for case in group(batch))
+    groups = {
+        "prox": (prox_cases, (1, 8)),
+        "gradient": (gradient_cases, (1, 8)),
+        "mri": (mri_cases, (1, 4, 8)),
+    }
+    chosen = [groups[options.only]] if options.only else groups.values()
+    cases = (case for group, batches in chosen for batch in batches for case in group(batch))
     steps = [row for case in cases for row in measure(case, 0.3 if options.quick else 3.0)]
     show("Data steps", steps)
-    large = [] if options.quick else list(measure_large())
+    large = [] if options.quick or options.only else list(measure_large())
     if large:
         show(f"Large images {LARGE}, difference at {BOTH}", large)
     if options.json:
