@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write under another name and rename: a reader sees the old file or the new one."""
     if not path.parent.is_dir():
         raise ArgumentError(f"path is {path}, but {path.parent} is no folder; create it first")
-    temporary = path.with_name(f".pnpcm-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
+    temporary = temporary_name(path)
     try:
         write(temporary)
         temporary.replace(path)
@@ -31,12 +32,20 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def temporary_name(path: Path) -> Path:
+    """A name beside ``path`` that :func:`remove_leftovers` knows."""
+    return path.with_name(f".pnpcm-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Delete temporary files of runs that were killed; those of running processes stay."""
+    """Delete what runs that were killed left behind; that of running processes stays."""
     for path in folder.glob(".pnpcm-*-*"):
         number = path.name.split("-")[1]
         if number.isdigit() and not _is_running(int(number)):
-            path.unlink(missing_ok=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _is_running(process: int) -> bool:

@@ -18,6 +18,7 @@ from PIL import Image
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError, UnknownNameError
+from pnpcm.files import remove_leftovers
 from pnpcm.mri.scan import Geometry
 from pnpcm.mri.writers import WRITERS, Volume, check_formats, write_volume
 from pnpcm.mri.writers.pictures import evenly, palette, shade, window
@@ -406,3 +407,10 @@ def test_axes_that_are_none_are_not_written() -> None:
         volume(replace(OBLIQUE, readout=(0.0, 0.0, 0.0))).affine()
     with pytest.raises(ArgumentError, match=r"geometry\.voxel is"):
         volume(replace(OBLIQUE, voxel=(1.0, 0.0, 1.0))).affine()
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
+    gone = tmp_path / ".pnpcm-999999999-ab.scan"
+    (gone / "new").mkdir(parents=True)
+    remove_leftovers(tmp_path)
+    assert not gone.exists()

@@ -6,8 +6,9 @@ axis, centred (zero frequency at n//2), image = centred orthonormal inverse FFT.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -64,6 +65,22 @@ class Scan:
     def slices(self, indices: list[int] | range) -> Tensor:
         """K-space ``(B, coils, H, W)`` of several slices."""
         return torch.stack([self.kspace(i) for i in indices])
+
+
+def geometry_of(geometry: Geometry, n_slices: int, chosen: Sequence[int]) -> Geometry:
+    """The geometry of some slices of a volume of ``n_slices``: its centre and spacing move.
+
+    Slices that are not evenly spaced have no common grid: their geometry is not known.
+    """
+    gaps = {b - a for a, b in pairwise(chosen)} or {1}
+    step = gaps.pop()
+    if gaps or step < 1:
+        return Geometry(voxel=geometry.voxel)
+    thick = geometry.voxel[2]
+    away = thick * ((chosen[0] + chosen[-1]) / 2 - (n_slices - 1) / 2)
+    x, y, z = (p + away * d for p, d in zip(geometry.position, geometry.slice, strict=True))
+    voxel = (*geometry.voxel[:2], thick * step)
+    return replace(geometry, position=(x, y, z), voxel=voxel)
 
 
 def crop_centre(image: Tensor, size: Size) -> Tensor:

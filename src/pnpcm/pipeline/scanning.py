@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pnpcm.core import Prior
 from pnpcm.mri.sampling import infer_mask
-from pnpcm.mri.scan import Scan, crop_centre
+from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.writers import Volume
 from pnpcm.operators.mri import to_complex
@@ -193,7 +193,7 @@ def _volume(
         name=plan.scan.name,
         std=stacked("std") if samples > 1 else None,
         reference=None if reference is None else reference.abs(),
-        geometry=plan.scan.geometry,
+        geometry=geometry_of(plan.scan.geometry, plan.scan.n_slices, plan.slices),
         record=record,
     )
 

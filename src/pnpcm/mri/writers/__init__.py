@@ -6,13 +6,12 @@ A writer is a function ``(volume, folder)`` that writes plainly and returns the 
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
+from pnpcm.files import temporary_name
 from pnpcm.mri.writers.arrays import write_npy
 from pnpcm.mri.writers.dicom import write_dicom
 from pnpcm.mri.writers.h5 import write_h5
@@ -65,7 +64,7 @@ def write_volume(volume: Volume, folder: Path, formats: Iterable[str]) -> list[P
         raise ArgumentError(f"folder is {folder}, which is no folder; create it first")
     paths = []
     for name in names:
-        staging = folder / f".pnpcm-writing.{os.getpid()}.{secrets.token_hex(4)}"
+        staging = temporary_name(folder / volume.name)
         (staging / "new").mkdir(parents=True)
         try:
             for path in WRITERS[name](volume, staging / "new"):
