@@ -72,10 +72,11 @@ def tune(
 ) -> Tuned:
     """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once as ``task`` says.
 
-    The first trial is what the presets or the rule give, so that the best is never worse; two more
-    are fixed, the rest is a tree-structured Parzen search. Half of the images decide whether a
-    trial goes on (median pruning). ``storage``: file of the study; a second call with it continues
-    until ``trials`` are done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
+    The first trial is what the presets or the rule give, so that the best is never worse; three more
+    are fixed (what the usual number of steps has; two simple schedules), the rest is a
+    tree-structured Parzen search. Half of the images decide whether a trial goes on (median
+    pruning). ``storage``: file of the study; a second call with it continues until ``trials`` are
+    done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
     """
     optuna = _optuna()
     if metric not in METRICS:
@@ -113,9 +114,10 @@ def tune(
     study = _study(optuna, storage, seed)
     if not study.trials:
         starts = _starts(conditions["error_std"])
-        before = _known(measured.task, problem, prior_name, sigma_y, n)
-        if before is not None:
-            starts.insert(0, Numbers.of(before, conditions["error_std"]))
+        for steps_before in (usual_steps(task), n):  # the first trial is what n has now
+            before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
+            if before is not None:
+                starts.insert(0, Numbers.of(before, conditions["error_std"]))
         for start in starts:
             free = {k: v for k, v in _values(start).items() if k not in given}
             study.enqueue_trial(free)
