@@ -30,8 +30,8 @@ def tune(
     steps: Annotated[int | None, typer.Option(help="Network evaluations.")] = None,
     trials: Annotated[int, typer.Option(help="Runs of the search, in all.")] = 60,
     metric: Annotated[str, typer.Option(help="psnr, lpips or mix (PSNR − 20 LPIPS).")] = "psnr",
-    images: Annotated[int, typer.Option(help="How many pictures, evenly spaced.")] = 8,
-    size: Annotated[int, typer.Option(help="Side of the centre crops.")] = 128,
+    images: Annotated[int, typer.Option(help="How many pictures, evenly spaced.")] = 24,
+    size: Annotated[int, typer.Option(help="Side of the centre crops.")] = 96,
     fix: Annotated[
         list[str] | None, typer.Option(help="Do not search a number: --fix mu=0.")
     ] = None,

@@ -72,8 +72,8 @@ def tune(
 ) -> Tuned:
     """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once as ``task`` says.
 
-    The first trial is what the presets or the rule give, so that the best is never worse; three more
-    are fixed (what the usual number of steps has; two simple schedules), the rest is a
+    The first trial is what the presets or the rule give, so that the best is never worse; three
+    more are fixed (what the usual number of steps has; two simple schedules), the rest is a
     tree-structured Parzen search. Half of the images decide whether a trial goes on (median
     pruning). ``storage``: file of the study; a second call with it continues until ``trials`` are
     done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
