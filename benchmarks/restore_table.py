@@ -110,14 +110,10 @@ def main() -> None:
         for name in options.tasks:
             for group, each in groups.items():
                 key = f"{name}, {group}, N = {steps}"
-                if len(rows.get(key, [])) == len(each):
-                    continue
-                task, sigma_y = TASKS[name]
-                rows[key] = [
-                    judge(task, sigma_y, steps, x, seed, prior)
-                    for seed, x in enumerate(track(each, key))
-                ]
-                write_json(file, rows)
+                done = rows.setdefault(key, [])
+                for seed in track(range(len(done), len(each)), key):
+                    done.append(judge(*TASKS[name], steps, each[seed], seed, prior))
+                    write_json(file, rows)
                 write_text(options.out / "table.md", table(rows))
     print(table(rows))
 
