@@ -190,8 +190,8 @@ def _budget(n: int, acceleration: float, always: int) -> int:
     lines = int(n / acceleration)
     if not 0 <= always <= lines:
         raise ArgumentError(
-            f"acs takes {always} samples, but must lie in [0, {lines}], what n = {n} and "
-            f"acceleration {acceleration:g} leave; give fewer"
+            f"acs must take 0 to {lines} samples, what n = {n} and acceleration "
+            f"{acceleration:g} leave, got {always}; give fewer"
         )
     return lines
 
