@@ -17,6 +17,8 @@ from pnpcm.solvers import CGStep, GradientStep, PnPCMConfig, ProjectStep, ProxSt
 from pnpcm.tasks import Problem, Task
 
 BLURS = ("blur", "gaussian-blur")
+LEAST_INJECTION = 0.5
+"""Noise scale below which samples say nothing of how sure a result is."""
 LINEAR = ("inpainting", "superresolution", *BLURS)
 
 
@@ -152,9 +154,12 @@ def usual_steps(task: Task) -> int:
     return 8 if task.operator_name == "phase-retrieval" else 4
 
 
-def with_injection(choice: Choice) -> Choice:
-    """For independent samples: a run without injected noise would give the same image K times."""
-    if choice.config.noise_scale > 0:
+def with_injection(choice: Choice, settings: Mapping[str, Any] | None = None) -> Choice:
+    """For independent samples: with little or no injected noise they would be one image K times.
+
+    A ``noise_scale`` that the user set stays.
+    """
+    if choice.config.noise_scale >= LEAST_INJECTION or "noise_scale" in (settings or {}):
         return choice
     config = replace(choice.config, noise_scale=1.0)
     source = f"{choice.source}; noise_scale=1 so that samples differ"

@@ -146,7 +146,7 @@ def plan(
         sigma_y, source = _noise(problem, sigma_y)
     with _timed(stages, "parameters"):
         chosen = choose(task, problem, name, sigma_y, steps=steps, preset=preset, settings=settings)
-        chosen = with_injection(chosen) if samples > 1 else chosen
+        chosen = with_injection(chosen, settings) if samples > 1 else chosen
         chosen = _in_strips(chosen, problem, tile)
     return Plan(problem, loaded, name, sigma_y, source, chosen, tuple(notes), stages)
 

@@ -102,7 +102,7 @@ def plan_scan(
         preset=preset,
         settings=settings,
     )
-    choice = with_injection(choice) if samples > 1 else choice
+    choice = with_injection(choice, settings) if samples > 1 else choice
     return ScanPlan(scan, loaded, name, preparation, sigma_y, choice, chosen_slices, first.mask)
 
 
