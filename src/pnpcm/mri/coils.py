@@ -59,11 +59,6 @@ def whitening(noise: Tensor) -> Tensor:
     return (2**0.5 * inverse / scale).to(torch.complex64)
 
 
-def whiten(kspace: Tensor, matrix: Tensor) -> Tensor:
-    """``kspace`` ``(…, coils, H, W)`` in units of its noise, ``matrix`` from :func:`whitening`."""
-    return mix(kspace, matrix)
-
-
 def compression(kspace: Tensor, n_coils: int) -> Tensor:
     """Orthonormal rows ``(n_coils, coils)`` that keep the most energy of ``kspace``.
 

@@ -23,7 +23,7 @@ from pnpcm.pipeline.slices import SliceOptions, Slices
 from pnpcm.rng import generators
 from pnpcm.solvers import PnPCM, PnPCMConfig
 
-SOLVES = Callable[[Slices, list[torch.Generator]], Tensor]
+Solve = Callable[[Slices, list[torch.Generator]], Tensor]
 """From slices and one generator each to images ``(B, 2, H, W)``: where other methods come in."""
 
 
@@ -40,7 +40,7 @@ def reconstruct(
     slices: Sequence[int] | None = None,
     batch: int = 4,
     seed: int = 0,
-    solve: SOLVES | None = None,
+    solve: Solve | None = None,
     callback: Callable[[int], None] | None = None,
 ) -> Volume:
     """Reconstruct the slices of ``scan``; the volume is in the scan's own units and phase.
@@ -92,7 +92,7 @@ def reconstruct(
 
 
 def _solved(
-    plan: ScanPlan, part: Slices, indices: list[int], samples: int, seed: int, solve: SOLVES
+    plan: ScanPlan, part: Slices, indices: list[int], samples: int, seed: int, solve: Solve
 ) -> dict[int, dict[str, Tensor | None]]:
     """The pages of some slices: cropped images in raw units."""
     drawn = []
@@ -135,7 +135,7 @@ def _alike(scan: Scan, kspace: dict[int, Tensor], lit: list[int]) -> list[list[i
     return [group for _, group in groups]
 
 
-def _pnp_cm(prior: Prior, config: PnPCMConfig) -> SOLVES:
+def _pnp_cm(prior: Prior, config: PnPCMConfig) -> Solve:
     def solve(part: Slices, seeds: list[torch.Generator]) -> Tensor:
         return PnPCM(prior, config)(part.y, part.operator, generator=seeds).x
 
