@@ -22,7 +22,7 @@ import torch
 from rich.progress import track
 
 from pnpcm import load_prior
-from pnpcm.core import Operator
+from pnpcm.core import Operator, Prior
 from pnpcm.files import read_image, write_json, write_text
 from pnpcm.lpips import lpips
 from pnpcm.metrics import psnr
@@ -79,14 +79,14 @@ GROUPS = ("celeba_hq", "lsun_bedroom")
 
 
 def judge(
-    operator: Operator, path: Path, seed: int, prior: object, steps: int | None
+    operator: Operator, path: Path, seed: int, prior: Prior, steps: int | None
 ) -> list[float]:
     x = read_image(path)
     measured = simulate(x, Custom(operator), SIGMA_Y, seed=seed)
     done = restore(
         measured.y,
         measured.task,
-        prior,  # type: ignore[arg-type]
+        prior,
         sigma_y=SIGMA_Y,
         steps=steps,
         reference=x if isinstance(operator, PhaseRetrieval) else None,

@@ -140,7 +140,7 @@ def test_noise_is_whitened_and_coils_compressed(raw: Path) -> None:
     k = read_scan(raw).slices([1])
     g = torch.Generator().manual_seed(3)
     noise = 0.005 * torch.randn((4, 500), generator=g, dtype=torch.complex64) * 2**0.5
-    options = SliceOptions(kernel=4, coils=3)
+    options = SliceOptions(kernel=4, n_coils=3)
     volume = reconstruct(scan_of(k, noise=noise), PRIOR, options=options, preset="fastmri/pd-r4")
     assert any("pre-whitened" in n for n in volume.record["notes"])
     assert any("compressed to 3" in n for n in volume.record["notes"])
@@ -160,6 +160,15 @@ def test_own_maps_and_crop_first(raw: Path) -> None:
     options = SliceOptions(mask=mask, kernel=4, crop_first=(32, 32), maps_from="scan")
     volume = reconstruct(scan, PRIOR, options=options, preset="fastmri/pd-r4")
     assert volume.image.shape == (3, 32, 32)
+
+
+def test_crop_first_does_not_hide_that_lines_are_missing(raw: Path) -> None:
+    k = read_scan(raw).slices([0]) * MASK
+    mask = gaussian1d(32, 2, 12, generator=torch.Generator().manual_seed(0))
+    options = SliceOptions(mask=mask, kernel=4, crop_first=(32, 32))
+    for scan in (scan_of(k), scan_of(k, mask=MASK)):
+        with pytest.raises(ArgumentError, match="already undersampled"):
+            reconstruct(scan, PRIOR, options=options, preset="fastmri/pd-r4")
 
 
 def test_samples_have_a_mean_and_a_spread(raw: Path) -> None:

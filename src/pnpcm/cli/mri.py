@@ -104,7 +104,7 @@ def mri(
             kernel=kernel,
             threshold=threshold,
             crop=crop,
-            coils=coils,
+            n_coils=coils,
             scale=scale,
             crop_first=crop_size,
             whiten=whiten,
@@ -206,11 +206,7 @@ def _maps(path: Path) -> Tensor:
     import numpy as np
     import torch
 
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        values = loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    except (OSError, ValueError, IndexError) as error:
-        raise ArgumentError(f"maps {path} is no readable .npy or .npz file ({error})") from error
+    values = shared.read_array("maps", path)
     if values.ndim not in (3, 4) or values.dtype.kind != "c":
         raise ArgumentError(
             f"maps {path} has shape {values.shape} and dtype {values.dtype}, expected complex "
@@ -264,10 +260,7 @@ def simulate_mri(
     if images is None:
         magnitude = phantoms(slices, _sides("size", size))
     else:
-        try:
-            values = np.load(images, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise ArgumentError(f"images {images} is no readable .npy file ({error})") from error
+        values = shared.read_array("images", images)
         if values.ndim != 3 or values.dtype.kind not in "fiu" or values.min() < 0:
             raise ArgumentError(
                 f"images {images} has shape {values.shape} and dtype {values.dtype}, expected "

@@ -129,14 +129,22 @@ def _pair(name: str, text: str) -> tuple[float, float]:
     return first, second
 
 
+def read_array(name: str, path: Path) -> Any:
+    """The array of a ``.npy`` file, or the first of an ``.npz``, that the option ``name`` gives."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+    except (OSError, ValueError, EOFError, IndexError) as error:
+        raise ArgumentError(f"{name} {path} is no readable .npy file ({error})") from error
+
+
 def _kernel(path: Path) -> Tensor:
     import numpy as np
     import torch
 
-    try:
-        values = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ArgumentError(f"kernel {path} is no readable .npy file ({error})") from error
+    values = read_array("kernel", path)
     if values.ndim != 2 or values.dtype.kind not in "fiu":
         raise ArgumentError(
             f"kernel {path} has shape {values.shape} and dtype {values.dtype}, expected a 2-D "

@@ -72,6 +72,14 @@ def load_prior(
     return prior
 
 
+def named_prior(prior: str | Path | Prior) -> tuple[Prior, str]:
+    """A prior and the name that presets know it by; one that is there already is taken as it is."""
+    if isinstance(prior, str | Path):
+        return load_prior(prior), str(prior)
+    name = getattr(prior, "info", {}).get("name", type(prior).__name__)
+    return prior, name.removesuffix("-cm")
+
+
 def _is_hub_id(name: str) -> bool:
     """``owner/name``, without a suffix and not a place on this disk."""
     parts = name.split("/")

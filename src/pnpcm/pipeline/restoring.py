@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,9 +17,10 @@ from pnpcm.noise_level import estimate_noise_std
 from pnpcm.operators import JPEG, PhaseRetrieval
 from pnpcm.pipeline.check import check
 from pnpcm.pipeline.choose import Choice, choose, with_injection
-from pnpcm.pipeline.load import load_prior
+from pnpcm.pipeline.load import named_prior
 from pnpcm.pipeline.restoration import Restoration
 from pnpcm.pipeline.signs import resolve_signs
+from pnpcm.pipeline.timing import timed
 from pnpcm.priors import GreyPrior, TiledPrior
 from pnpcm.rng import generators
 from pnpcm.solvers import GradientStep, PnPCM, StripStep
@@ -74,9 +73,9 @@ def restore(
         device=device,
     )
     problem, stages, notes = planned.problem, dict(planned.seconds), list(planned.notes)
-    with _timed(stages, "solve"):
+    with timed(stages, "solve"):
         result, drawn = _solve(planned, samples, seed, tile, callback)
-    with _timed(stages, "check"):
+    with timed(stages, "check"):
         if isinstance(problem.operator, PhaseRetrieval):
             drawn, note = resolve_signs(problem.operator, drawn, reference, planned.prior)
             notes.append(note)
@@ -134,17 +133,19 @@ def plan(
     """What :func:`restore` would do with these arguments."""
     stages: dict[str, float] = {}
     notes: list[str] = []
-    with _timed(stages, "prior"):
-        loaded, name = _prior(prior, device)
-    with _timed(stages, "problem"):
+    with timed(stages, "prior"):
+        loaded, name = named_prior(prior)
+        if isinstance(prior, str | Path) and isinstance(loaded, torch.nn.Module):
+            loaded = loaded.to(device)
+    with timed(stages, "problem"):
         task = operator if isinstance(operator, Task) else Custom(operator)
         problem = task.problem(_batch(y).to(device))
         if samples < 1 or (samples > 1 and len(problem.y) > 1):
             raise ArgumentError(f"samples is {samples}; give 1, or more for a single y")
         loaded = _fitted(loaded, problem, tile, halo, notes)
-    with _timed(stages, "noise"):
+    with timed(stages, "noise"):
         sigma_y, source = _noise(problem, sigma_y)
-    with _timed(stages, "parameters"):
+    with timed(stages, "parameters"):
         chosen = choose(task, problem, name, sigma_y, steps=steps, preset=preset, settings=settings)
         chosen = with_injection(chosen, settings) if samples > 1 else chosen
         chosen = _in_strips(chosen, problem, tile)
@@ -183,16 +184,6 @@ def _start(planned: Plan, y: Tensor) -> Tensor | None:
     if scale is None:
         return None
     return scale * cast(LinearOperator, planned.problem.operator).A_adjoint(y)
-
-
-def _prior(prior: str | Path | Prior, device: str | torch.device) -> tuple[Prior, str]:
-    if not isinstance(prior, str | Path):
-        name = getattr(prior, "info", {}).get("name", type(prior).__name__)
-        return prior, name.removesuffix("-cm")
-    loaded = load_prior(prior)
-    if isinstance(loaded, torch.nn.Module):
-        loaded = loaded.to(device)
-    return loaded, str(prior)
 
 
 def _fitted(prior: Prior, problem: Problem, tile: int, halo: int | None, notes: list[str]) -> Prior:
@@ -246,10 +237,3 @@ def _batch(y: Tensor) -> Tensor:
     if y.ndim < 4:
         raise ShapeError(f"y has shape {tuple(y.shape)}, expected (B, C, H, W) or (C, H, W)")
     return y
-
-
-@contextmanager
-def _timed(stages: dict[str, float], name: str) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    stages[name] = time.perf_counter() - start

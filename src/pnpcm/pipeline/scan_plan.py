@@ -16,7 +16,7 @@ from pnpcm.errors import ArgumentError
 from pnpcm.mri.sampling import describe_mask
 from pnpcm.mri.scan import Scan
 from pnpcm.pipeline.choose import Choice, choose, with_injection
-from pnpcm.pipeline.load import load_prior
+from pnpcm.pipeline.load import named_prior
 from pnpcm.pipeline.slices import Preparation, SliceOptions, Slices
 from pnpcm.tasks import Custom, Problem
 
@@ -75,14 +75,7 @@ def plan_scan(
             raise ArgumentError(f"slices holds {i}, but {scan.name} has 0…{scan.n_slices - 1}")
     if not chosen_slices or samples < 1:
         raise ArgumentError(f"slices is {slices} and samples {samples}; give at least one of each")
-    loaded, name = (
-        (load_prior(prior), str(prior))
-        if isinstance(prior, str | Path)
-        else (
-            prior,
-            getattr(prior, "info", {}).get("name", type(prior).__name__).removesuffix("-cm"),
-        )
-    )
+    loaded, name = named_prior(prior)
     if getattr(getattr(loaded, "network", None), "in_channels", 2) != 2:
         raise ArgumentError(
             f"prior {name!r} is not for complex images (2 channels); use --prior mri or your own"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from pnpcm.mri.writers import Volume
 from pnpcm.operators.mri import to_complex
 from pnpcm.pipeline.scan_plan import ScanPlan, plan_scan
 from pnpcm.pipeline.slices import SliceOptions, Slices
+from pnpcm.pipeline.timing import timed
 from pnpcm.rng import generators
 from pnpcm.solvers import PnPCM, PnPCMConfig
 
@@ -54,7 +53,7 @@ def reconstruct(
     place of PnP-CM. ``callback`` is told how many slices are done.
     """
     stages: dict[str, float] = {}
-    with _timed(stages, "plan"):
+    with timed(stages, "plan"):
         plan = plan_scan(
             scan,
             prior,
@@ -71,16 +70,16 @@ def reconstruct(
     empty = []
     for start in range(0, len(plan.slices), batch):
         indices = list(plan.slices[start : start + batch])
-        with _timed(stages, "read"):
+        with timed(stages, "read"):
             kspace = scan.slices(indices)
         lit = [i for i, k in zip(indices, kspace, strict=True) if bool(k.any())]
         empty += [i for i in indices if i not in lit]
         done: dict[int, dict[str, Tensor | None]] = {}
         for some in _alike(scan, dict(zip(indices, kspace, strict=True)), lit):
-            with _timed(stages, "maps and scale"):
+            with timed(stages, "maps and scale"):
                 rows = [indices.index(i) for i in some]
                 prepared = plan.preparation(kspace[rows], some)
-            with _timed(stages, "solve"):
+            with timed(stages, "solve"):
                 done |= _solved(plan, prepared, some, samples, seed, solve)
         pages += [done.get(i, _blank(plan)) for i in indices]
         if callback is not None:
@@ -165,17 +164,13 @@ def _volume(
     notes: list[str],
 ) -> Volume:
     def stacked(name: str) -> Tensor | None:
-        each = [p[name] for p in pages]
-        return (
-            None
-            if any(t is None for t in each)
-            else torch.stack([t for t in each if t is not None])
-        )
+        each = [t for p in pages if (t := p[name]) is not None]
+        return torch.stack(each) if len(each) == len(pages) else None
 
     image, support = stacked("image"), stacked("support")
     assert image is not None
     assert support is not None
-    with _timed(stages, "scores"):
+    with timed(stages, "scores"):
         scores = _scores(plan, image, support, stacked("reference"), stacked("rss"))
     reference = stacked("reference")
     record = plan.to_dict() | {
@@ -205,16 +200,8 @@ def _scores(
     found = []
     if reference is not None and bool(reference.any()):
         found.append(paper_scores(image, reference, support))
-    same_units = not plan.preparation.notes and plan.preparation.options.crop_first is None
-    if scan.target is not None and same_units:
+    if scan.target is not None and plan.preparation.raw_units:
         rss = torch.stack([scan.target(i) for i in plan.slices])
     if rss is not None and rss.shape == image.shape and bool(rss.any()):
         found.append(fastmri_scores(image, rss))
     return found
-
-
-@contextmanager
-def _timed(stages: dict[str, float], name: str) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    stages[name] = stages.get(name, 0.0) + time.perf_counter() - start

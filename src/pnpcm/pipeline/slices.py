@@ -36,7 +36,7 @@ class SliceOptions:
     ``coil_maps``: the user's own, ``(coils, H, W)`` or ``(slices, coils, H, W)``; None: the file's,
     else ESPIRiT with ``calibration``, ``kernel``, ``threshold`` and ``crop`` (sigpy's names).
     ``maps_from``: "sampled" calibrates on what ``mask`` keeps, "scan" on the whole scan, as the
-    paper does. ``coils``: compress to so many. ``scale``: first image that intensities are taken
+    paper does. ``n_coils``: compress to so many. ``scale``: first image that intensities are taken
     from: CG with 5 iterations, the zero-filled one, or (oracle, the paper's) the fully sampled
     one. ``crop_first``: crop coil images to this size before undersampling, as the paper does.
     ``whiten``: use the scan's noise measurement where there is one.
@@ -49,7 +49,7 @@ class SliceOptions:
     kernel: int = 6
     threshold: float = 0.02
     crop: float = 0.95
-    coils: int | None = None
+    n_coils: int | None = None
     scale: str = "cg"
     crop_first: Size | None = None
     whiten: bool = True
@@ -117,9 +117,11 @@ class Preparation:
         """Raw k-space ``(B, coils, H, W)`` of the slices ``indices`` as a problem."""
         o = self.options
         kspace = self._virtual_coils(kspace)
-        if o.crop_first is not None:
+        acquired = self.scan.mask if self.scan.mask is not None else infer_mask(kspace)
+        self._check_full(acquired)
+        if o.crop_first is not None:  # of a full scan: afterwards every line of the crop is known
             kspace = fft2c(crop_centre(ifft2c(kspace), o.crop_first))
-        acquired = self._acquired(kspace)
+            acquired = torch.ones(o.crop_first[1], dtype=torch.bool)
         mask = self._sampled(acquired)
         maps = self._maps(kspace, acquired if o.maps_from == "scan" else mask, indices)
         operator = MultiCoilMRI(maps, mask)
@@ -142,15 +144,26 @@ class Preparation:
     def _virtual_coils(self, kspace: Tensor) -> Tensor:
         if self._whitening is not None:
             kspace = mix(kspace, self._whitening)
-        if self.options.coils is not None and self.options.coils < kspace.shape[1]:
+        if self.options.n_coils is not None and self.options.n_coils < kspace.shape[1]:
             if self._compression is None:
-                self._compression = compression(kspace, self.options.coils)
-                self.notes.append(f"{self.scan.n_coils} coils compressed to {self.options.coils}")
+                self._compression = compression(kspace, self.options.n_coils)
+                self.notes.append(f"{self.scan.n_coils} coils compressed to {self.options.n_coils}")
             kspace = mix(kspace, self._compression)
         return kspace
 
-    def _acquired(self, kspace: Tensor) -> Tensor:
-        return self.scan.mask if self.scan.mask is not None else infer_mask(kspace)
+    @property
+    def raw_units(self) -> bool:
+        """Whether images come out in the units and the size of the file's own reference."""
+        o = self.options
+        return self._whitening is None and self._compression is None and o.crop_first is None
+
+    def _check_full(self, acquired: Tensor) -> None:
+        gaps = _gaps(acquired)
+        if self.options.mask is not None and gaps:
+            raise ArgumentError(
+                f"mask is given, but {self.scan.name} is already undersampled ({gaps}); "
+                "leave mask out to reconstruct what was measured"
+            )
 
     def _sampled(self, acquired: Tensor) -> Tensor:
         wanted = self.options.mask
@@ -160,12 +173,6 @@ class Preparation:
             raise ShapeError(
                 f"mask has shape {tuple(wanted.shape)}, the k-space needs ({self.size[1]},) "
                 f"or {self.size}"
-            )
-        gaps = _gaps(acquired)
-        if gaps:
-            raise ArgumentError(
-                f"mask is given, but {self.scan.name} is already undersampled ({gaps}); "
-                "leave mask out to reconstruct what was measured"
             )
         if wanted.ndim != acquired.ndim:
             wanted, acquired = (
@@ -188,7 +195,7 @@ class Preparation:
         if self._whitening is not None or self._compression is not None:
             raise ArgumentError(
                 "coil_maps are given for the raw coils, but coils are whitened or compressed; "
-                "leave coils out and set whiten to False"
+                "leave n_coils out and set whiten to False"
             )
         if tuple(given.shape[1:]) != tuple(kspace.shape[1:]):
             raise ShapeError(
