@@ -67,14 +67,17 @@ class DataStep(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What a callback sees after iteration ``k`` (counted from 1)."""
+    """What a callback sees after iteration ``k`` (counted from 1).
+
+    ``rho``, ``z`` and ``u`` where the method has a penalty, a second image, a dual variable.
+    """
 
     k: int
     sigma: float
-    rho: float
     x: Tensor
-    z: Tensor
-    u: Tensor
+    rho: float | None = None
+    z: Tensor | None = None
+    u: Tensor | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +85,9 @@ class Result:
     """A reconstruction and what it cost.
 
     ``nfe`` and ``vjps`` are network evaluations and vector-Jacobian products per image, counted
-    where they happen. ``residuals`` is ``(n_steps, B)``:
-    Δ_k = (‖x_k − x_{k−1}‖ + ‖z_k − z_{k−1}‖ + ‖u_k − u_{k−1}‖) / √P with P values per image.
+    where they happen. ``residuals`` is ``(n_steps, B)``, how far the iterates moved; for ADMM
+    Δ_k = (‖x_k − x_{k−1}‖ + ‖z_k − z_{k−1}‖ + ‖u_k − u_{k−1}‖) / √P with P values per image, for
+    other methods its first term.
     """
 
     x: Tensor

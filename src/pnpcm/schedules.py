@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 from pnpcm.errors import ArgumentError
@@ -18,6 +19,60 @@ def alpha_bar(n: int = 1000, beta_start: float = 1e-4, beta_end: float = 0.02) -
         beta = beta_start + (beta_end - beta_start) * j / (n - 1)
         bars.append(bars[-1] * (1 - beta))
     return tuple(bars)
+
+
+@cache
+def vp_levels() -> tuple[float, ...]:
+    """σ_t = √((1 − ᾱ_t)/ᾱ_t) of the 1000 DDPM indices t = 0 … 999: 0.0100 … 157.4."""
+    return tuple(math.sqrt((1 - bar) / bar) for bar in alpha_bar()[1:])
+
+
+def vp_level(t: float, slope: float = 19.9, start: float = 0.1) -> float:
+    """Level of the continuous VP schedule: σ(t)² + 1 = exp(½ slope t² + start t), t in [0, 1]."""
+    return math.sqrt(math.expm1(0.5 * slope * t**2 + start * t))
+
+
+def vp_time(sigma: float, slope: float = 19.9, start: float = 0.1) -> float:
+    """The time t with ``vp_level(t) = sigma``."""
+    return (math.sqrt(start**2 + 2 * slope * math.log1p(sigma**2)) - start) / slope
+
+
+def ddpm_levels(indices: Sequence[int], sigma_max: float = math.inf) -> tuple[float, ...]:
+    """Levels of DDPM indices (0 … 999), for samplers that are published on them.
+
+    A prior that was not trained up to 157 gets the same places on a shorter ruler: index i
+    becomes the continuous VP time between t(0.01) for 0 and t(``sigma_max``) for 999, so that
+    the number of evaluations stays and no level is above ``sigma_max``.
+    """
+    table = vp_levels()
+    if not all(0 <= i < len(table) for i in indices):
+        raise ArgumentError(f"indices must lie in [0, {len(table) - 1}], got {list(indices)}")
+    if sigma_max >= table[-1]:
+        return tuple(table[i] for i in indices)
+    low, high = vp_time(table[0]), vp_time(sigma_max)
+    # the largest level may exceed sigma_max by rounding
+    return tuple(
+        min(vp_level(low + (high - low) * i / (len(table) - 1)), sigma_max) for i in indices
+    )
+
+
+def even_indices(n: int) -> tuple[int, ...]:
+    """``n`` DDPM indices from 1000 − ⌊1000/n⌋ (or less) down to 0 with stride ⌊1000/n⌋."""
+    _check_indices(n)
+    return tuple((1000 // n) * i for i in reversed(range(n)))
+
+
+def spread_indices(n: int) -> tuple[int, ...]:
+    """``n`` DDPM indices from 999 down to 0, as evenly as whole numbers allow."""
+    _check_indices(n)
+    return tuple(round(v) for v in linspace(999.0, 0.0, n))
+
+
+def quadratic_indices(n: int) -> tuple[int, ...]:
+    """DiffPIR's ``n`` DDPM indices: few at high noise, dense at the end, 999, 899, … 5, 0."""
+    _check_indices(n)
+    counted = [math.floor(math.sqrt(v) + 1e-9) for v in linspace(0.0, 1000.0**2, n)]
+    return tuple(999 - min(c, 999) for c in counted)
 
 
 def ddpm_decay(
@@ -76,6 +131,11 @@ def inverse_softplus(rho: float) -> float:
 def linspace(start: float, end: float, n: int) -> tuple[float, ...]:
     """``n`` evenly spaced values, ends included; a single value is the start."""
     return tuple(start + (end - start) * i / max(n - 1, 1) for i in range(n))
+
+
+def _check_indices(n: int) -> None:
+    if not 1 <= n <= 1000:
+        raise ArgumentError(f"n must lie in [1, 1000], the DDPM table's length, got {n}")
 
 
 def _check_count(n: int) -> None:

@@ -52,8 +52,8 @@ def test_levels_per_image() -> None:
 
 def test_vp_network_as_denoiser() -> None:
     """D(x, s) = (x_vp − √(1−ᾱ) ε)/√ᾱ with x_vp = √ᾱ x (baselines.md §0.2), on table levels."""
-    from pnpcm.priors.diffusion import vp_index, vp_levels
-    from pnpcm.schedules import alpha_bar
+    from pnpcm.priors.diffusion import vp_index
+    from pnpcm.schedules import alpha_bar, vp_levels
 
     def network(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         return torch.cat([torch.sin(x + t[:, None, None, None]), 100 * x], dim=1)

@@ -182,6 +182,10 @@ class JPEG(OperatorBase):
     def _cell_of(self, x: Tensor) -> codec.Factors:
         return self._factors if x.shape[1] == 3 else (1, 1)
 
+    def approx_inverse(self, y: Tensor) -> Tensor:
+        """The measurement is an image already: the stand-in for A⁻¹ of methods that want one."""
+        return y
+
     def z_start(self, y: Tensor, generator: Generators | None = None) -> Tensor:
         """Where the first data step starts: the decoded image itself. Draws nothing."""
         return y.clone()

@@ -119,6 +119,10 @@ class NonlinearBlur(OperatorBase):
         out: Tensor = network(v.to(weight.dtype), code.to(weight))
         return out.to(v.dtype)
 
+    def approx_inverse(self, y: Tensor) -> Tensor:
+        """The measurement is an image already: the stand-in for A⁻¹ of methods that want one."""
+        return y
+
     def z_start(self, y: Tensor, generator: Generators | None = None) -> Tensor:
         """Where the first data step starts: the blurred image itself. Draws nothing."""
         return y.clone()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pnpcm.core import ValueRange
@@ -13,7 +12,7 @@ from pnpcm.linalg import expand
 from pnpcm.priors.base import Network, NetworkPrior, levels
 from pnpcm.priors.consistency import SmoothNetwork
 from pnpcm.priors.precond import edm_scalings
-from pnpcm.schedules import alpha_bar
+from pnpcm.schedules import vp_levels
 
 
 class DiffusionModel(NetworkPrior):
@@ -40,7 +39,7 @@ class DiffusionModel(NetworkPrior):
         if kind not in ("edm", "vp"):
             raise ArgumentError(f"kind must be 'edm' or 'vp', got {kind!r}")
         table = vp_levels()
-        low, high = (0.002, 80.0) if kind == "edm" else (float(table[0]), float(table[-1]))
+        low, high = (0.002, 80.0) if kind == "edm" else (table[0], table[-1])
         super().__init__(
             network,
             sigma_min=low if sigma_min is None else sigma_min,
@@ -69,13 +68,6 @@ class DiffusionModel(NetworkPrior):
     def example(cls) -> DiffusionModel:
         """A tiny prior with a fixed smooth network, for the laws."""
         return cls(SmoothNetwork())
-
-
-def vp_levels() -> NDArray[np.float64]:
-    """σ_t = √((1 − ᾱ_t)/ᾱ_t) of the 1000 DDPM indices t = 0 … 999: 0.0100 … 157.4."""
-    bar = np.asarray(alpha_bar()[1:])
-    table: NDArray[np.float64] = np.sqrt((1 - bar) / bar)
-    return table
 
 
 def vp_index(sigma: Tensor) -> Tensor:

@@ -66,6 +66,16 @@ class PnPCMConfig(Config):
         return len(self.sigmas)
 
     @property
+    def nfe(self) -> int:
+        """Network evaluations of a run."""
+        return self.n_steps
+
+    @classmethod
+    def example(cls) -> PnPCMConfig:
+        """A short run for the laws."""
+        return cls.geometric((0.5, 0.1), n=3, noise_std=0.1, mu=0.2)
+
+    @property
     def momentum(self) -> tuple[float, ...]:
         """μ_k of each iteration."""
         if isinstance(self.mu, tuple):

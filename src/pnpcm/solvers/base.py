@@ -1,0 +1,194 @@
+"""What every solver shares: its face, its checks, the count of its cost. The loops are its own.
+
+A new solver is a frozen ``Config`` with ``nfe`` (the evaluations it announces) and ``example()``,
+and a class with ``_solve(run)``, which reads as its update equations.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Config, Generators, Operator, Prior, Result, Step, ValueRange
+from pnpcm.counted import CountedPrior
+from pnpcm.errors import ArgumentError, OperatorError
+from pnpcm.linalg import norm
+from pnpcm.rng import per_image, randn_like
+from pnpcm.solvers.problem import check_call, image_shape, in_usual_range, is_finite, is_linear
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+DENOISERS = ("edm", "vp")
+CONSISTENCY = ("consistency",)
+
+
+class Run:
+    """One call of a solver: measurement, operator, counted prior, noise, and what is recorded.
+
+    ``prior``: call it as ``run.prior(x, sigma)``; every call counts. ``noise(x)``: fresh standard
+    normal values, each image from its own generator. Images live in ``value_range``, [-1, 1]
+    unless the solver sees to other ranges itself.
+    """
+
+    def __init__(
+        self,
+        y: Tensor,
+        operator: Operator,
+        prior: CountedPrior | None,
+        generator: Generators | None,
+        x_init: Tensor | None,
+        callback: Callable[[Step], None] | None,
+        value_range: ValueRange,
+    ) -> None:
+        self.y, self.operator, self.x_init = y, operator, x_init
+        self._prior, self._callback = prior, callback
+        self.generators = None if generator is None else per_image(generator, len(y))
+        self.low, self.high = value_range
+        self.residuals: list[Tensor] = []
+        self._x_before: Tensor | None = None
+
+    @property
+    def prior(self) -> CountedPrior:
+        assert self._prior is not None, "a solver that takes no prior called one"
+        return self._prior
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the image batch."""
+        if self.x_init is not None:
+            return tuple(self.x_init.shape)
+        return image_shape(self.y, self.operator)
+
+    @property
+    def middle(self) -> Tensor:
+        """The grey image, in the dtype of the problem."""
+        real = self.y.real.dtype if self.y.is_complex() else self.y.dtype
+        value = (self.low + self.high) / 2
+        return torch.full(self.shape, value, dtype=real, device=self.y.device)
+
+    def noise(self, x: Tensor) -> Tensor:
+        return randn_like(x, self.generators)
+
+    def clamp(self, x: Tensor) -> Tensor:
+        return x.clamp(self.low, self.high)
+
+    def residual(self, x: Tensor) -> Tensor:
+        """y − A(x)"""
+        return self.y - self.operator.A(x)
+
+    def check(self, x: Tensor, k: int, sigma: float) -> None:
+        """Stop where an iterate is no longer a number."""
+        if not is_finite(x):
+            raise ArgumentError(
+                f"prior returned NaN or infinity in iteration {k} at σ = {sigma:g}; "
+                "check its weights and the scale of y"
+            )
+
+    def record(self, k: int, sigma: float, x: Tensor, **more: Any) -> None:
+        """Iteration ``k`` is done with image ``x``: note how far it moved, tell the callback."""
+        self.check(x, k, sigma)
+        before = x if self._x_before is None else self._x_before
+        self.residuals.append(norm(x - before) / math.sqrt(x[0].numel()))
+        self._x_before = x
+        self.tell(Step(k=k, sigma=sigma, x=x, **more))
+
+    def tell(self, step: Step) -> None:
+        if self._callback is not None:
+            self._callback(step)
+
+
+class SolverBase(ABC, Generic[ConfigT]):
+    """Face of every solver: ``solver(y, operator, generator=…)`` gives a ``Result``."""
+
+    name: ClassVar[str]
+    config_type: ClassVar[type[Config]]
+    kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of prior it is made for; empty: any."""
+    takes_prior: ClassVar[bool] = True
+    usual_range: ClassVar[bool] = True
+    """Whether the problem is brought to [-1, 1] before ``_solve`` sees it."""
+
+    def __init__(self, prior: Prior | None, config: ConfigT) -> None:
+        if not isinstance(config, self.config_type):
+            raise ArgumentError(
+                f"config must be a {self.config_type.__name__}, got {type(config).__name__}; "
+                "a preset's configuration is PRESETS[name].solver"
+            )
+        kind = getattr(prior, "kind", None)
+        if self.kinds and kind is not None and kind not in self.kinds:
+            raise ArgumentError(
+                f"prior is of kind {kind!r}, {self.name} is made for {' or '.join(self.kinds)}; "
+                f"load_prior(name, kind={self.kinds[0]!r}) gives one"
+            )
+        self.prior, self.config = prior, config
+
+    @abstractmethod
+    def _solve(self, run: Run) -> Tensor:
+        """The update equations: from ``run`` to the image."""
+
+    def refusal(self, operator: Operator) -> str | None:
+        """Why this method cannot serve ``operator``; None where it can."""
+        return None
+
+    def __call__(
+        self,
+        y: Tensor,
+        operator: Operator,
+        *,
+        generator: Generators | None = None,
+        x_init: Tensor | None = None,
+        callback: Callable[[Step], None] | None = None,
+        value_range: ValueRange = (-1.0, 1.0),
+    ) -> Result:
+        """Reconstruct the batch ``y``.
+
+        ``value_range`` is the range of images as the operator sees them; deepinv users pass
+        (0, 1). ``generator``: one for the batch or one per image, needed where noise is drawn.
+        """
+        check_call(y, operator, x_init)
+        reason = self.refusal(operator)
+        if reason is not None:
+            raise OperatorError(f"{self.name} cannot serve {type(operator).__name__}: {reason}")
+        # gradients only where a method asks for them, even under torch.inference_mode()
+        with torch.inference_mode(False), torch.no_grad():
+            start = time.perf_counter()
+            y = y.clone() if y.is_inference() else y
+            if x_init is not None and x_init.is_inference():
+                x_init = x_init.clone()
+            inner = (-1.0, 1.0) if self.usual_range else value_range
+            prior = None
+            if self.takes_prior:
+                prior = CountedPrior(self.prior, inner)  # type: ignore[arg-type]  # checked there
+            _check_range(value_range)
+            if self.usual_range:
+                y, operator, x_init = in_usual_range(y, operator, x_init, value_range)
+            run = Run(y, operator, prior, generator, x_init, callback, inner)
+            x = self._solve(run)
+            if self.usual_range and tuple(value_range) != (-1.0, 1.0):
+                x = (x + 1) * ((value_range[1] - value_range[0]) / 2) + value_range[0]
+            nfe, vjps = (0, 0) if prior is None else (prior.nfe, prior.vjps)
+            residuals = torch.stack(run.residuals) if run.residuals else x.new_zeros(0, len(x))
+            return Result(x, nfe, vjps, time.perf_counter() - start, residuals)
+
+
+def _check_range(value_range: ValueRange) -> None:
+    try:
+        low, high = value_range
+    except (TypeError, ValueError):
+        low = high = 0.0
+    if not low < high:
+        raise ArgumentError(f"value_range must be (low, high), got {value_range}")
+
+
+# reasons to refuse -------------------------------------------------------------------------------
+def unless_linear(operator: Operator, needs: str) -> str | None:
+    """The refusal of methods that ``need`` something only a linear operator has."""
+    if is_linear(operator):
+        return None
+    return f"it needs {needs}, and this operator is not linear; take PnPCM, DPS or DPnP"
