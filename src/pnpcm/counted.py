@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -25,7 +27,8 @@ class CountedPrior:
 
     ``x`` and ``sigma`` are quoted in the problem's range and mapped to the prior's own one;
     the level is clamped into what the prior was trained for. ``nfe`` and ``vjps`` are
-    evaluations and vector-Jacobian products of the network, per image.
+    evaluations and vector-Jacobian products of the network, per image. ``options`` go to the
+    prior as they are: what only some priors understand, e.g. the hint of a controlled one.
     """
 
     def __init__(self, prior: Prior, value_range: ValueRange = (-1.0, 1.0)) -> None:
@@ -42,7 +45,7 @@ class CountedPrior:
         self.nfe = 0
         self.vjps = 0
 
-    def __call__(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+    def __call__(self, x: Tensor, sigma: float | Tensor, **options: Any) -> Tensor:
         prior, identity = self.prior, self.scale == 1 and self.low == self.prior.value_range[0]
         level = sigma * self.scale
         if isinstance(level, Tensor):
@@ -51,11 +54,11 @@ class CountedPrior:
             level = min(max(level, prior.sigma_min), prior.sigma_max)
         self.nfe += prior.nfe_per_call
         if identity:
-            out = prior(x, level)
+            out = prior(x, level, **options)
         else:
             offset = prior.value_range[0]
-            out = (prior((x - self.low) * self.scale + offset, level) - offset) / self.scale
-            out = out + self.low
+            mapped = (x - self.low) * self.scale + offset
+            out = (prior(mapped, level, **options) - offset) / self.scale + self.low
         if out.shape != x.shape:
             raise ArgumentError(
                 f"prior returned shape {tuple(out.shape)} for an image of shape {tuple(x.shape)}"
