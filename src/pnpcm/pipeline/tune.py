@@ -7,28 +7,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from pnpcm.core import Prior
-from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
-from pnpcm.lpips import available, lpips
-from pnpcm.metrics import psnr
-from pnpcm.operators import PhaseRetrieval
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.lpips import available
 from pnpcm.pipeline.choose import choose, frame_for, usual_steps
 from pnpcm.pipeline.measurement import simulate
 from pnpcm.pipeline.rules import Numbers
-from pnpcm.pipeline.signs import squared_distance
+from pnpcm.pipeline.study import (
+    check_metric,
+    halves,
+    load_optuna,
+    open_study,
+    scores,
+    trials_left,
+)
 from pnpcm.presets import Preset
-from pnpcm.rng import generators
 from pnpcm.solvers import PnPCM, PnPCMConfig
 from pnpcm.tasks import Problem, Task
 
 if TYPE_CHECKING:
     import optuna
-
-METRICS = ("psnr", "lpips", "mix")
-"""``mix`` is PSNR − 20 LPIPS: 0.05 of LPIPS are worth 1 dB."""
 
 SPACE: dict[str, tuple[float, float, bool]] = {
     # name: lowest, highest, logarithmic. In the paper's letters: σ_start is i_N, fall is γ
@@ -78,11 +78,8 @@ def tune(
     pruning). ``storage``: file of the study; a second call with it continues until ``trials`` are
     done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
     """
-    optuna = _optuna()
-    if metric not in METRICS:
-        raise ArgumentError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}")
-    if metric != "psnr" and not available():
-        raise ArgumentError("metric needs LPIPS, whose weights are missing; use metric='psnr'")
+    optuna = load_optuna()
+    check_metric(metric)
     given = dict(fixed or {})
     for name in given:
         if name not in SPACE:
@@ -102,16 +99,17 @@ def tune(
             for name, (low, high, log) in SPACE.items()
             if name not in given
         } | given
-        scores: list[float] = []
-        for part in _halves(len(x)):
-            scores += _scores(prior, configure(values), problem, x, part, metric, seed)
-            mean = sum(scores) / len(scores)
-            trial.report(mean, len(scores))
-            if len(scores) < len(x) and trial.should_prune():
+        solver = PnPCM(prior, configure(values))
+        found: list[float] = []
+        for part in halves(len(x)):
+            found += scores(solver, problem, x, part, metric, seed)
+            mean = sum(found) / len(found)
+            trial.report(mean, len(found))
+            if len(found) < len(x) and trial.should_prune():
                 raise optuna.TrialPruned
         return mean
 
-    study = _study(optuna, storage, seed)
+    study = open_study(storage, seed, startup=16, patience=8)
     if not study.trials:
         starts = _starts(conditions["error_std"])
         for steps_before in (usual_steps(task), n):  # the first trial is what n has now
@@ -121,14 +119,14 @@ def tune(
         for start in starts:
             free = {k: v for k, v in _values(start).items() if k not in given}
             study.enqueue_trial(free)
-    left = trials - len([t for t in study.trials if t.state.is_finished()])
+    left = trials_left(study, trials)
     if left > 0:
         calls = None if callback is None else [callback]
         study.optimize(objective, left, callbacks=calls, catch=(ArgumentError,))
     best = _rounded(configure(study.best_params | given))
     expected = {}
     for name in ("psnr", "lpips") if available() and x.shape[1] == 3 else ("psnr",):
-        all_of = _scores(prior, best, problem, x, range(len(x)), name, seed)
+        all_of = scores(PnPCM(prior, best), problem, x, range(len(x)), name, seed)
         expected[{"psnr": "psnr", "lpips": "lpips_vgg"}[name]] = round(
             abs(sum(all_of) / len(all_of)), 4
         )
@@ -192,57 +190,3 @@ def _known(
         return choose(task, problem, prior, sigma_y, steps=steps).config
     except ArgumentError:
         return None
-
-
-def _scores(
-    prior: Prior,
-    config: PnPCMConfig,
-    problem: Problem,
-    x: Tensor,
-    part: range,
-    metric: str,
-    seed: int,
-) -> list[float]:
-    """One number per image, larger is better; the same noise in every trial."""
-    index = list(part)
-    seeds = generators([seed + 1000 + i for i in index])
-    result = PnPCM(prior, config)(problem.y[index], problem.operator, generator=seeds)
-    found, truth = problem.picture(result.x), x[index]
-    if isinstance(problem.operator, PhaseRetrieval):
-        found = problem.operator.resolve_signs(found, truth, squared_distance)
-    values = torch.zeros(len(index))
-    if metric != "lpips":
-        values = values + psnr(found, truth)
-    if metric != "psnr":
-        values = values - (1 if metric == "lpips" else 20) * lpips(found, truth)
-    return [float(v) for v in values]
-
-
-def _halves(count: int) -> list[range]:
-    middle = max(1, count // 2)
-    return [range(middle), range(middle, count)] if count > 1 else [range(1)]
-
-
-def _study(optuna: Any, storage: Path | None, seed: int) -> optuna.Study:
-    place = None
-    if storage is not None:
-        backend = optuna.storages.journal.JournalFileBackend(str(storage))
-        place = optuna.storages.JournalStorage(backend)
-    study: optuna.Study = optuna.create_study(
-        study_name="pnpcm",
-        storage=place,
-        load_if_exists=True,
-        direction="maximize",
-        sampler=optuna.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=16),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=8),
-    )
-    return study
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise MissingExtraError("pnpcm tune needs optuna; pip install 'pnpcm[tune]'") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
