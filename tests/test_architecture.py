@@ -19,7 +19,8 @@ FLOORS = {
     **dict.fromkeys(("metrics", "lpips", "counted", "laws", "files", "photos", "noise_level"), 1),
     **dict.fromkeys(("operators", "priors", "solvers"), 2),
     **dict.fromkeys(("mri", "interop", "training"), 3),
-    **dict.fromkeys(("pipeline", "presets", "tasks", "demo", "catalogue", "evaluation"), 4),
+    **dict.fromkeys(("pipeline", "presets", "tasks", "demo", "catalogue"), 4),
+    **dict.fromkeys(("evaluation", "contest"), 4),
     **dict.fromkeys(("cli", "__main__"), 5),
 }
 SHARED_BY_SIBLINGS = {0, 1, 3, 4, 5}  # on floor 2 parts never import each other

@@ -4,6 +4,7 @@ Shipped priors lie in the package's own ``weights`` folder, the user's in ``$PNP
 (``~/.cache/pnpcm/priors`` by default). The file ``natural-cm.safetensors`` is the prior "natural"
 of kind "consistency", ``natural-edm.safetensors`` its teacher; a file without such an ending is
 of the kind its header says. A card for people, ``natural.md``, may lie beside them.
+``natural-cosign-superres-4.safetensors`` is no prior but a ControlNet of one, see ``controls``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pnpcm.priors.checkpoint import KINDS, read_header
 
 SHIPPED = Path(__file__).parent / "weights"
 ENDINGS = {"-cm": "consistency", "-edm": "edm", "-vp": "vp"}
+CONTROL = "-cosign-"
+"""faces-cosign-superres-4.safetensors is a ControlNet of the prior "faces", not a prior."""
 CARDS = {"prior": "card.md", "model": "README.md"}
 """Names of the card beside files of a training run and of an exported folder."""
 
@@ -166,6 +169,15 @@ def locate(name_or_path: str | Path, kind: str | None = None) -> Entry:
     return entry
 
 
+def controls(name: str) -> dict[str, Path]:
+    """Files of the ControlNets beside a prior, by task; shipped ones win over the user's."""
+    found: dict[str, Path] = {}
+    for folder in (SHIPPED, cache_folder()):
+        for path in sorted(folder.glob(f"{name}{CONTROL}*.safetensors")):
+            found.setdefault(path.stem.removeprefix(f"{name}{CONTROL}"), path)
+    return found
+
+
 def read_entry(path: Path, name: str | None = None, *, shipped: bool = False) -> Entry:
     """What one file says about itself; ``name=None``: as its maker calls it, else its stem."""
     try:
@@ -195,7 +207,8 @@ def _files() -> Iterator[tuple[str, Path, bool]]:
     """(name, path, shipped) of every file, by file name alone."""
     for folder, shipped in ((SHIPPED, True), (cache_folder(), False)):
         for path in sorted(folder.glob("*.safetensors")):
-            if not path.name.startswith("."):  # a file that is just being written
+            hidden = path.name.startswith(".")  # a file that is just being written
+            if not hidden and CONTROL not in path.stem:
                 yield _split(path.stem)[0], path, shipped
 
 

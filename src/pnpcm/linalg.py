@@ -53,6 +53,7 @@ def cg(
     tol: float = 0.0,
     rank_tol: float = 0.0,
     precondition: Map | None = None,
+    stop: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     r"""Conjugate gradients for ``normal(x) = b`` with a self-adjoint positive ``normal``.
 
@@ -60,7 +61,8 @@ def cg(
     residual is lost in rounding: a batch gives what its images give alone. ``x_init=None`` is
     the zero start, which saves one application. For a singular ``normal`` an image also stops
     before a direction whose curvature is below ``rank_tol`` times the largest one met: there
-    rounding would be divided by nothing. Hestenes & Stiefel (1952).
+    rounding would be divided by nothing. ``stop(x)`` says of each image, ``(B,)``, whether its
+    iterate is good enough; asked before every iteration. Hestenes & Stiefel (1952).
     """
     floor = max(tol, 1e-3 * torch.finfo(b.dtype).eps) * norm(b)
     x = torch.zeros_like(b) if x_init is None else x_init.clone()
@@ -71,6 +73,8 @@ def cg(
     running = torch.ones_like(rd, dtype=torch.bool)
     largest = torch.zeros_like(rd)
     for _ in range(max_iter):
+        if stop is not None:
+            running = running & ~stop(x)
         active = running & (norm(r) > floor)
         if not bool(active.any()):
             break

@@ -14,7 +14,7 @@ OPERATOR_NAMES = (
     "function",
 )
 
-METHOD_NAMES = ("edm", "distill", "consistency", "ect")
+METHOD_NAMES = ("edm", "distill", "consistency", "ect", "cosign")
 """Rows of ``LOSSES``, the ways to train a prior."""
 
 TASK_NAMES = (

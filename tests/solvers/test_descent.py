@@ -7,7 +7,7 @@ from torch import Tensor
 from golden import gen, relative
 from pnpcm import GradientStep
 from pnpcm.errors import ArgumentError, OperatorError
-from pnpcm.linalg import cg, inner, power_norm
+from pnpcm.linalg import cg, inner, norm, power_norm
 from pnpcm.operators import FunctionOperator, GaussianBlur
 from pnpcm.solvers.descent import Objective, gradient_descent, lbfgs
 
@@ -158,6 +158,21 @@ def test_a_good_preconditioner_finishes_at_once() -> None:
         precondition=lambda r: torch.einsum("bij,bj->bi", inverse, r),
     )
     assert torch.allclose(x, torch.linalg.solve(matrix, b), atol=1e-8)
+
+
+def test_cg_lets_each_image_say_when_it_is_done() -> None:
+    matrix, b = system(12, 3)
+    bounds = norm(b) * torch.tensor([0.5, 1e-2, 2.0]).double()
+
+    def normal(p: Tensor) -> Tensor:
+        return torch.einsum("bij,bj->bi", matrix, p)
+
+    x = cg(normal, b, max_iter=60, stop=lambda x: norm(b - normal(x)) <= bounds)
+    runs = [cg(normal, b, max_iter=n) for n in range(60)]
+    for i in range(3):  # the first iterate of the plain run that is good enough
+        first = next(r for r in runs if bool(norm(b - normal(r))[i] <= bounds[i]))
+        assert torch.equal(x[i], first[i])
+    assert torch.equal(x[2], torch.zeros(12).double())  # asked before the first iteration
 
 
 def test_power_norm_and_inner_product() -> None:

@@ -21,7 +21,7 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the run, instead of its own.")] = None,
     init_from: Annotated[
-        Path | None, typer.Option(help="Prior file whose weights are the start.")
+        Path | None, typer.Option(help="Prior file to start from; for cosign: to stand beside.")
     ] = None,
     teacher: Annotated[Path | None, typer.Option(help="EDM prior that distill follows.")] = None,
     max_time: Annotated[str | None, typer.Option(help="Stop after e.g. 90m, 2h, 1d.")] = None,
@@ -30,6 +30,9 @@ def train(
     ] = False,
 ) -> None:
     """Train a prior. The same command again continues a stopped or killed run.
+
+    edm: a denoiser; distill, consistency, ect: a consistency model; cosign: a ControlNet beside
+    a consistency model, for one task.
 
     Several processes: accelerate launch -m pnpcm train …
     """

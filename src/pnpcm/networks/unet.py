@@ -29,23 +29,20 @@ from pnpcm.networks.blocks import (
 from pnpcm.networks.config import UNetConfig
 
 
-class UNet(nn.Module):
-    """F(x, c_noise) → as many pixels as ``x``, ``out_channels`` of them. ``c_noise``: ``(B,)``.
-
-    Encoder, middle, decoder with concatenated skips. Dhariwal & Nichol (2021).
-    """
+class Encoder(nn.Module):
+    """The first half of a U-Net: embedding of c_noise, encoder and middle."""
 
     def __init__(self, config: UNetConfig | None = None) -> None:
         super().__init__()
         self.config = c = config or UNetConfig()
         self.in_channels, self.image_size, self.stride = c.in_channels, c.image_size, c.stride
-        emb, pixels = 4 * c.model_channels, c.patch**2
+        emb = 4 * c.model_channels
         self.time_embed = nn.Sequential(
             nn.Linear(c.model_channels, emb), nn.SiLU(), nn.Linear(emb, emb)
         )
         if c.num_classes is not None:
             self.label_emb = nn.Embedding(c.num_classes, emb)
-        first = nn.Conv2d(c.in_channels * pixels, c.channels[0], 3, padding=1)
+        first = nn.Conv2d(c.in_channels * c.patch**2, c.channels[0], 3, padding=1)
         if not c.norm:
             keep_variance(first)
         self.input_blocks = nn.ModuleList([Stage([first])])
@@ -63,34 +60,29 @@ class UNet(nn.Module):
 
         attention = self._attention(ch) if c.middle_attention else nn.Identity()
         self.middle_block = Stage([self._block(ch, ch), attention, self._block(ch, ch)])
+        self.skip_channels = tuple(skips)
 
-        self.output_blocks = nn.ModuleList()
-        for level, out in reversed(list(enumerate(c.channels))):
-            for i in range(c.num_res_blocks + 1):
-                stage = self._stage(ch + skips.pop(), out, level)
-                ch = out
-                if level > 0 and i == c.num_res_blocks:
-                    stage.append(self._block(ch, ch, double) if c.resblock_updown else Upsample(ch))
-                self.output_blocks.append(stage)
+    def encode(
+        self, x: Tensor, c_noise: Tensor, labels: Tensor | None = None, added: Tensor | None = None
+    ) -> tuple[list[Tensor], Tensor, Tensor]:
+        """What each encoder block gives (the skips), what the middle gives, and the embedding.
 
-        last = zeroed(nn.Conv2d(ch, (c.out_channels or c.in_channels) * pixels, 3, padding=1))
-        self.out = nn.Sequential(group_norm(ch, c.norm), nn.SiLU(), last)
-
-    def forward(self, x: Tensor, c_noise: Tensor, labels: Tensor | None = None) -> Tensor:
+        ``added`` joins what the first convolution gives.
+        """
         self._check(x, c_noise, labels)
         emb = self.time_embed(sinusoids(c_noise, self.config.model_channels).to(x.dtype))
         if labels is not None:
             emb = emb + self.label_emb(labels)
-        h = F.pixel_unshuffle(x, self.config.patch) if self.config.patch > 1 else x
-        skips = []
-        for stage in self.input_blocks:
-            h = stage(h, emb)
-            skips.append(h)
-        h = self.middle_block(h, emb)
-        for stage in self.output_blocks:
-            h = stage(torch.cat([h, skips.pop()], dim=1), emb)
-        out: Tensor = self.out(h)
-        return F.pixel_shuffle(out, self.config.patch) if self.config.patch > 1 else out
+        first, *rest = self.input_blocks
+        h = first(self.patches(x), emb)
+        skips = [h if added is None else h + added]
+        for stage in rest:
+            skips.append(stage(skips[-1], emb))
+        return skips, self.middle_block(skips[-1], emb), emb
+
+    def patches(self, x: Tensor) -> Tensor:
+        """patch × patch pixels as channels."""
+        return F.pixel_unshuffle(x, self.config.patch) if self.config.patch > 1 else x
 
     def _stage(self, channels: int, out: int, level: int) -> Stage:
         stage = Stage([self._block(channels, out)])
@@ -141,3 +133,36 @@ class UNet(nn.Module):
                 "give labels to class-conditional networks and only to them, "
                 "for a prior with ConsistencyModel(lambda x, c_noise: network(x, c_noise, labels))"
             )
+
+
+class UNet(Encoder):
+    """F(x, c_noise) → as many pixels as ``x``, ``out_channels`` of them. ``c_noise``: ``(B,)``.
+
+    Encoder, middle, decoder with concatenated skips. Dhariwal & Nichol (2021).
+    """
+
+    def __init__(self, config: UNetConfig | None = None) -> None:
+        super().__init__(config)
+        c, skips, ch = self.config, list(self.skip_channels), self.skip_channels[-1]
+        self.output_blocks = nn.ModuleList()
+        for level, out in reversed(list(enumerate(c.channels))):
+            for i in range(c.num_res_blocks + 1):
+                stage = self._stage(ch + skips.pop(), out, level)
+                ch = out
+                if level > 0 and i == c.num_res_blocks:
+                    stage.append(self._block(ch, ch, double) if c.resblock_updown else Upsample(ch))
+                self.output_blocks.append(stage)
+
+        pixels = c.patch**2
+        last = zeroed(nn.Conv2d(ch, (c.out_channels or c.in_channels) * pixels, 3, padding=1))
+        self.out = nn.Sequential(group_norm(ch, c.norm), nn.SiLU(), last)
+
+    def forward(self, x: Tensor, c_noise: Tensor, labels: Tensor | None = None) -> Tensor:
+        return self.decode(*self.encode(x, c_noise, labels))
+
+    def decode(self, skips: list[Tensor], h: Tensor, emb: Tensor) -> Tensor:
+        """From what the encoder gave to the output; takes the ``skips`` from their list."""
+        for stage in self.output_blocks:
+            h = stage(torch.cat([h, skips.pop()], dim=1), emb)
+        out: Tensor = self.out(h)
+        return F.pixel_shuffle(out, self.config.patch) if self.config.patch > 1 else out

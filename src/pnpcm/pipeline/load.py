@@ -12,6 +12,7 @@ from pnpcm.errors import ArgumentError, CheckpointError, UnknownNameError
 from pnpcm.networks import UNetConfig
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.priors.checkpoint import load_openai, load_own
+from pnpcm.priors.controlled import load_control
 
 PRIOR_NAMES = ("gaussian",)
 """Priors that need no file: ``gaussian`` is the 1/f² Gaussian for images of any size."""
@@ -22,6 +23,7 @@ def load_prior(
     *,
     kind: str | None = None,
     network: Mapping[str, Any] | UNetConfig | None = None,
+    control: str | Path | None = None,
 ) -> Prior:
     """A prior by name, from a file, from a folder, or from the Hugging Face Hub.
 
@@ -30,9 +32,13 @@ def load_prior(
     of the same name, which is ``./name``. Folders: what ``pnpcm priors export`` or diffusers wrote.
     ``.safetensors``: our own format, everything stored inside. ``.pt``: a guided-diffusion state
     dict (OpenAI, the authors), whose architecture is inferred or given as ``network``, a mapping
-    with guided-diffusion's names. ``kind``: ``"consistency"``, ``"edm"`` or ``"vp"``. No file is
-    ever executed.
+    with guided-diffusion's names. ``kind``: ``"consistency"``, ``"edm"`` or ``"vp"``. ``control``:
+    a ControlNet for CoSIGN beside it, the file of ``pnpcm train cosign`` or the name of a shipped
+    one ("superres-4"). No file is ever executed.
     """
+    if control is not None:
+        prior = load_prior(name_or_path, kind=kind, network=network)
+        return load_control(_control_file(str(name_or_path), control), prior)
     if not isinstance(name_or_path, str | Path):
         raise ArgumentError(
             f"name_or_path is a {type(name_or_path).__name__}, expected a name or a path"
@@ -78,6 +84,16 @@ def named_prior(prior: str | Path | Prior) -> tuple[Prior, str]:
         return load_prior(prior), str(prior)
     name = getattr(prior, "info", {}).get("name", type(prior).__name__)
     return prior, name.removesuffix("-cm")
+
+
+def _control_file(prior: str, control: str | Path) -> Path:
+    """The file of a ControlNet, from its path or its task."""
+    if isinstance(control, Path) or Path(control).suffix:
+        return Path(control)
+    known = catalogue.controls(prior)
+    if control not in known:
+        raise UnknownNameError(f"ControlNet of the prior {prior!r}", control, known)
+    return known[control]
 
 
 def _is_hub_id(name: str) -> bool:

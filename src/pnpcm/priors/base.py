@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pnpcm.core import ValueRange
 from pnpcm.errors import ArgumentError, ShapeError
 
-Network = Callable[[Tensor, Tensor], Tensor]
+Network = Callable[..., Tensor]
 """F(x, c_noise): an ``nn.Module``, or any function without weights."""
 
 
@@ -80,14 +80,18 @@ class NetworkPrior(nn.Module):
         self.any_size = any_size
         self.info: dict[str, Any] = {}  # what its file says about it: licence, data, conventions
 
-    def run_network(self, x: Tensor, c_noise: Tensor) -> Tensor:
-        """F(x, c_noise) at the size and in the dtype of ``x``."""
+    def run_network(self, x: Tensor, c_noise: Tensor, **images: Tensor) -> Tensor:
+        """F(x, c_noise) at the size and in the dtype of ``x``; ``images`` beside x go with it."""
         self._check(x)
         stride = getattr(self.network, "stride", 1)
-        padded = pad_to_multiple(x, stride if isinstance(stride, int) else 1)
+        stride = stride if isinstance(stride, int) else 1
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
+        padded, *beside = (
+            pad_to_multiple(image, stride).to(dtype, memory_format=self._layout())
+            for image in (x, *images.values())
+        )
         level = c_noise.float() if dtype != torch.float64 else c_noise  # half would round it
-        out: Tensor = self.network(padded.to(dtype, memory_format=self._layout()), level)
+        out = self.network(padded, level, **dict(zip(images, beside, strict=True)))
         if out.ndim != 4 or len(out) != len(x) or out.shape[-2:] != padded.shape[-2:]:
             raise ShapeError(
                 f"network turned {tuple(padded.shape)} into {tuple(out.shape)}; it must keep batch "

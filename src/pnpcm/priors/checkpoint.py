@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.files import write_atomically
@@ -113,14 +113,23 @@ def save_prior(
     """
     network = _unet(prior)
     header = {
-        "format": FORMAT,
         "kind": prior.kind,
         "network": network.config.to_dict(),
         "options": {name: getattr(prior, name) for name in _OPTIONS},
         "info": dict(getattr(prior, "info", {}) if info is None else info),
     }
+    write_own(network, path, header, dtype)
+
+
+_OPTIONS = ("sigma_data", "sigma_min", "sigma_max", "value_range", "any_size")
+
+
+def write_own(
+    network: nn.Module, path: str | Path, header: Mapping[str, Any], dtype: torch.dtype | None
+) -> None:
+    """Write weights and ``header`` as one file of our format."""
     try:
-        text = json.dumps(header, allow_nan=False)
+        text = json.dumps({"format": FORMAT} | dict(header), allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ArgumentError(
             f"info must be plain JSON, but {error}; use str, float, list"
@@ -137,9 +146,6 @@ def save_prior(
     write_atomically(
         Path(path), lambda temporary: save_file(weights, temporary, metadata={"pnpcm": text})
     )
-
-
-_OPTIONS = ("sigma_data", "sigma_min", "sigma_max", "value_range", "any_size")
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -174,6 +180,11 @@ def load_own(path: str | Path) -> NetPrior:
     """The prior that :func:`save_prior` wrote, in float32; its ``info`` is ``prior.info``."""
     path = Path(path)
     header = read_header(path)
+    if header.get("kind") == "control":
+        raise CheckpointError(
+            f"{path} is a ControlNet, no prior; load it beside its prior: "
+            f"load_prior(name, control={path.name!r})"
+        )
     try:
         kind, options, info = header["kind"], dict(header["options"]), dict(header["info"])
         config = UNetConfig.from_dict(header["network"])
@@ -182,11 +193,15 @@ def load_own(path: str | Path) -> NetPrior:
         raise CheckpointError(
             f"{path} has a pnpcm header that makes no sense ({error}); save it again"
         ) from error
-    with safe_open(path, framework="pt") as file:
-        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no iterator
-    prior = _build(path, kind, config, state, "was the file edited?", options)
+    prior = _build(path, kind, config, read_own(path), "was the file edited?", options)
     prior.info = info
     return prior
+
+
+def read_own(path: Path) -> dict[str, Tensor]:
+    """The weights in one of our files."""
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # no iterator
 
 
 # --- shared -------------------------------------------------------------------------------------
@@ -207,6 +222,21 @@ def _build(
         )
     with torch.device("meta"):  # no memory and no random numbers for weights about to be replaced
         network = UNet(config)
+    fill(path, network, state, move)
+    arguments: dict[str, Any] = dict(options or {})
+    try:
+        prior: NetPrior = (
+            ConsistencyModel(network, **arguments)
+            if kind == "consistency"
+            else DiffusionModel(network, kind=kind, **arguments)
+        )
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} has unusable options ({error}); save it again") from error
+    return prior.eval().requires_grad_(False)
+
+
+def fill(path: Path, network: nn.Module, state: StateDict, move: str) -> None:
+    """Put the weights of ``path`` into a network of the meta device, in float32."""
     wanted = {name: t.shape for name, t in network.state_dict().items()}
     problems = {
         "missing": [n for n in wanted if n not in state],
@@ -225,16 +255,6 @@ def _build(
     network.load_state_dict({n: t.float() for n, t in state.items()}, assign=True)
     # about 15 % faster on a CPU; torch's annotations do not know this overload
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    arguments: dict[str, Any] = dict(options or {})
-    try:
-        prior: NetPrior = (
-            ConsistencyModel(network, **arguments)
-            if kind == "consistency"
-            else DiffusionModel(network, kind=kind, **arguments)
-        )
-    except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} has unusable options ({error}); save it again") from error
-    return prior.eval().requires_grad_(False)
 
 
 def _check_kind(kind: str) -> None:

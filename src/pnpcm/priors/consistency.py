@@ -41,11 +41,16 @@ class ConsistencyModel(NetworkPrior):
         )
         self.sigma_data = float(sigma_data)
 
-    def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
-        level = levels(sigma, x)
-        c = consistency_scalings(level, self.sigma_data, self.sigma_min)
+    def forward(
+        self, x: Tensor, sigma: float | Tensor, *, time_sigma: float | Tensor | None = None
+    ) -> Tensor:
+        """``time_sigma``: the level the network is told, where it is not that of the scalings."""
+        c = consistency_scalings(levels(sigma, x), self.sigma_data, self.sigma_min)
         c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
-        return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)[:, : x.shape[1]]
+        c_noise = c.c_noise
+        if time_sigma is not None:
+            c_noise = consistency_scalings(levels(time_sigma, x)).c_noise
+        return c_skip * x + c_out * self.run_network(c_in * x, c_noise)[:, : x.shape[1]]
 
     @classmethod
     def example(cls) -> ConsistencyModel:

@@ -2,22 +2,85 @@
 
 from typing import Any
 
+from pnpcm.solvers.base import SolverBase
+from pnpcm.solvers.cm4ir import CM4IR, CM4IRConfig
+from pnpcm.solvers.cm_iterative import CMIterative, CMIterativeConfig
 from pnpcm.solvers.config import PnPCMConfig
+from pnpcm.solvers.cosign import CoSIGN, CoSIGNConfig
 from pnpcm.solvers.data_steps import CGStep, GradientStep, ProxStep
+from pnpcm.solvers.ddrm import DDRM, DDRMConfig
+from pnpcm.solvers.dds import DDS, DDSConfig
+from pnpcm.solvers.diffpir import DiffPIR, DiffPIRConfig
+from pnpcm.solvers.dpir import DPIR, DPIRConfig
+from pnpcm.solvers.dpnp import DPnP, DPnPConfig
+from pnpcm.solvers.dps import DPS, DPSConfig
+from pnpcm.solvers.pigdm import PiGDM, PiGDMConfig
+from pnpcm.solvers.pnp_admm import PnPADMM, PnPADMMConfig
 from pnpcm.solvers.pnp_cm import PnPCM
+from pnpcm.solvers.pnp_dm import PnPDM, PnPDMConfig
 from pnpcm.solvers.project_step import ProjectStep
 from pnpcm.solvers.strip_step import StripStep
+from pnpcm.solvers.total_variation import TV, TVConfig
+from pnpcm.solvers.wiener import Wiener, WienerConfig
 from pnpcm.tables import Table
 
-SOLVERS: Table[type[Any]] = Table("solver", {"pnp-cm": PnPCM})
+_CLASSES: tuple[type[SolverBase[Any]], ...] = (
+    PnPCM,
+    # a diffusion model stands behind them
+    DPS,
+    PiGDM,
+    DiffPIR,
+    DPnP,
+    PnPDM,
+    DDS,
+    DDRM,
+    PnPADMM,
+    DPIR,
+    # a consistency model
+    CMIterative,
+    CM4IR,
+    CoSIGN,
+    # no weights
+    TV,
+    Wiener,
+)
+SOLVERS: Table[type[SolverBase[Any]]] = Table("solver", {c.name: c for c in _CLASSES})
 
 __all__ = [
+    "CM4IR",
+    "DDRM",
+    "DDS",
+    "DPIR",
+    "DPS",
     "SOLVERS",
+    "TV",
     "CGStep",
+    "CM4IRConfig",
+    "CMIterative",
+    "CMIterativeConfig",
+    "CoSIGN",
+    "CoSIGNConfig",
+    "DDRMConfig",
+    "DDSConfig",
+    "DPIRConfig",
+    "DPSConfig",
+    "DPnP",
+    "DPnPConfig",
+    "DiffPIR",
+    "DiffPIRConfig",
     "GradientStep",
+    "PiGDM",
+    "PiGDMConfig",
+    "PnPADMM",
+    "PnPADMMConfig",
     "PnPCM",
     "PnPCMConfig",
+    "PnPDM",
+    "PnPDMConfig",
     "ProjectStep",
     "ProxStep",
     "StripStep",
+    "TVConfig",
+    "Wiener",
+    "WienerConfig",
 ]

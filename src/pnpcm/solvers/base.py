@@ -72,6 +72,11 @@ class Run:
         value = (self.low + self.high) / 2
         return torch.full(self.shape, value, dtype=real, device=self.y.device)
 
+    @property
+    def origin(self) -> Tensor:
+        """The image a run starts around: ``x_init`` where given, else grey."""
+        return self.middle if self.x_init is None else self.x_init
+
     def noise(self, x: Tensor) -> Tensor:
         return randn_like(x, self.generators)
 

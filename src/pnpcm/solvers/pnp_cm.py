@@ -11,6 +11,7 @@ from pnpcm.core import Step
 from pnpcm.linalg import norm
 from pnpcm.solvers.base import Run, SolverBase
 from pnpcm.solvers.config import PnPCMConfig
+from pnpcm.solvers.start import start, z_start
 
 
 class PnPCM(SolverBase[PnPCMConfig]):
@@ -36,7 +37,7 @@ class PnPCM(SolverBase[PnPCMConfig]):
     def _solve(self, run: Run) -> Tensor:
         config, y, operator = self.config, run.y, run.operator
         unit = (run.high - run.low) / 2  # configurations are quoted for [-1, 1]
-        z_prev = self._z_start(run)
+        z_prev = z_start(run)
         x = self._start(run, z_prev)
         u = torch.zeros_like(x)
         x_ahead, u_ahead = x, u
@@ -70,17 +71,8 @@ class PnPCM(SolverBase[PnPCMConfig]):
             run.tell(Step(k=k, sigma=sigma, rho=rho, x=x, z=z, u=u))
         return x
 
-    def _start(self, run: Run, z_start: Tensor | None) -> Tensor:
-        if run.x_init is not None:
-            return run.x_init
-        if self.config.init == "z_start" and z_start is not None:
-            return z_start
-        if self.config.init == "auto" and hasattr(run.operator, "x_start"):
-            x: Tensor = run.operator.x_start(run.y)
-            return x
-        return run.middle
-
-    def _z_start(self, run: Run) -> Tensor | None:
-        """Where an iterative data step begins: the operator's own start, else None (v)."""
-        offered = getattr(run.operator, "z_start", None)
-        return None if offered is None else offered(run.y, run.generators)
+    def _start(self, run: Run, z: Tensor | None) -> Tensor:
+        if self.config.init == "auto":
+            return start(run, lambda: run.middle)
+        from_z = self.config.init == "z_start" and run.x_init is None
+        return z if from_z and z is not None else run.origin

@@ -91,6 +91,13 @@ def pinv(operator: Any, y: Tensor, reg: float = 0.0) -> Tensor:
     )
 
 
+def back_projection(operator: Operator, y: Tensor) -> Tensor:
+    """The measurement as an image: y itself where it is one, else A⁺y."""
+    if not y.is_complex() and tuple(y.shape) == image_shape(y, operator):
+        return y
+    return pinv(operator, y)
+
+
 def sample_conditional(
     operator: Any, v: Tensor, y: Tensor, noise_std: float, eta: float, generator: Generators
 ) -> Tensor:

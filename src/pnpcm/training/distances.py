@@ -42,4 +42,15 @@ def lpips(a: Tensor, b: Tensor) -> Tensor:
     return distance
 
 
-DISTANCES: Table[Distance] = Table("distance", {"l2": l2, "l1": l1, "huber": huber, "lpips": lpips})
+def lpips_native(a: Tensor, b: Tensor) -> Tensor:
+    """The same at the images' own size: twelve times cheaper at 64 px, and what scores measure."""
+    from pnpcm.lpips import LPIPS
+
+    distance: Tensor = LPIPS.cached("vgg", pooling="avg", device=a.device)(a, b)
+    return distance
+
+
+DISTANCES: Table[Distance] = Table(
+    "distance",
+    {"l2": l2, "l1": l1, "huber": huber, "lpips": lpips, "lpips-native": lpips_native},
+)

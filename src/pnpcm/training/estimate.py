@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pnpcm.networks import UNet
+from pnpcm.networks.control import ControlledUNet, ControlNet
 from pnpcm.training.recipe import Recipe
 
 GiB = 2**30
@@ -38,27 +39,33 @@ def estimate(recipe: Recipe, *, processes: int = 1, side: int | None = None) -> 
     """Measured on the meta device, where tensors have shapes but no memory.
 
     ``side``: image side; None: the crop, or the network's own. Weights, gradients and two moments
-    are float32, and so is every average, target and teacher. Activations are what autograd keeps
+    are float32, and so is every average, target and teacher, and what is
+    frozen. Activations are what autograd keeps
     of one image's forward pass, times the images at once; half of that with mixed precision.
     """
+    loss = recipe.objective
     side = side or recipe.data.crop or recipe.network.image_size or 64
     with torch.device("meta"):
-        network = UNet(recipe.network)
+        unet = UNet(recipe.network)
         x = torch.empty(1, recipe.network.in_channels, side, side)
-        kept = _saved_bytes(network, x)
-    parameters = sum(p.numel() for p in network.parameters())
-    loss = recipe.objective
+        if loss.kind == "control":
+            network: nn.Module = ControlledUNet(unet, ControlNet(recipe.network))
+            kept = _saved_bytes(network, x, x)
+        else:
+            network, kept = unet, _saved_bytes(unet, x)
+    parameters = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    frozen = sum(p.numel() for p in network.parameters()) - parameters
     copies = 4 + len(recipe.ema)  # weights, gradients, two moments, averages
     copies += (loss.target_rate(0, recipe.steps) is not None) + (recipe.teacher is not None)
     at_once = max(1, recipe.batch // (recipe.accumulate * processes))
     half = 2 if recipe.precision in ("fp16", "bf16") else 1
     return Estimate(
-        parameters, 4 * copies * parameters, kept * at_once // half, recipe.steps,
+        parameters, 4 * (copies * parameters + frozen), kept * at_once // half, recipe.steps,
         recipe.steps * recipe.batch,
     )  # fmt: skip
 
 
-def _saved_bytes(network: UNet, x: Tensor) -> int:
+def _saved_bytes(network: nn.Module, x: Tensor, *hint: Tensor) -> int:
     """Bytes that autograd would keep for the backward pass, weights not counted."""
     own = {id(p) for p in network.parameters()}
     sizes: dict[int, int] = {}
@@ -72,5 +79,5 @@ def _saved_bytes(network: UNet, x: Tensor) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
-        network(x, torch.empty(1, device=x.device))
+        network(x, torch.empty(1, device=x.device), *hint)
     return sum(sizes.values())

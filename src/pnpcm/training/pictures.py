@@ -11,8 +11,9 @@ from torch import Tensor
 from pnpcm.errors import MissingExtraError
 from pnpcm.files import Picture, save_picture, stack, strip, write_atomically
 from pnpcm.priors.checkpoint import NetPrior
+from pnpcm.priors.controlled import ControlledModel
 from pnpcm.priors.sampling import consistency_sample, heun_sample
-from pnpcm.rng import generators
+from pnpcm.rng import generators, randn_like
 
 
 def save_curve(log: Path, path: Path) -> None:
@@ -49,6 +50,17 @@ def save_samples(prior: NetPrior, size: int, n_steps: int, out: Path, *, columns
     else:
         x = heun_sample(prior, shape, generator=generators(range(columns)), n_steps=n_steps)
         rows.append(grid(x, f"Heun, {2 * n_steps - 1} NFE"))
+    save_picture(out / "samples.png", stack(rows))
+
+
+def save_hinted(
+    prior: ControlledModel, x: Tensor, hint: Tensor, out: Path, *, columns: int = 8
+) -> None:
+    """``samples.png``: hints, what one evaluation from noise makes of them, and the truth."""
+    x, hint = x[:columns], hint[:columns]
+    noise = prior.sigma_max * randn_like(x, generators(range(len(x))))
+    restored = prior(noise, prior.sigma_max, hint=hint)
+    rows = [grid(hint, "hint"), grid(restored, "1 NFE"), grid(x, "truth")]
     save_picture(out / "samples.png", stack(rows))
 
 

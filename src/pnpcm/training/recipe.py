@@ -133,6 +133,11 @@ class Recipe(Config):
                 f"teacher is missing, but method {self.method!r} follows one; "
                 "name the file of an EDM prior: teacher=PATH"
             )
+        if self.loss.kind == "control" and self.init_from is None:
+            raise ArgumentError(
+                f"init_from is missing, but method {self.method!r} trains beside a consistency "
+                "model; name its file: init_from=PATH"
+            )
 
     @property
     def objective(self) -> Loss:

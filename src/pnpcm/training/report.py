@@ -13,17 +13,19 @@ import torch
 from pnpcm import __version__
 from pnpcm.files import write_text
 from pnpcm.priors.checkpoint import save_prior
+from pnpcm.priors.controlled import ControlledModel, save_control
+from pnpcm.rng import generators
 from pnpcm.training.card import model_card
 from pnpcm.training.data import Samples
-from pnpcm.training.pictures import save_curve, save_samples
+from pnpcm.training.pictures import save_curve, save_hinted, save_samples
 from pnpcm.training.recipe import Recipe
 from pnpcm.training.state import TrainState
 from pnpcm.training.validation import denoising_psnr
 
 FALL = 3.0
 """Decibels between two evaluations that are no noise but a collapse."""
-BEFORE_FALL = "prior-before-fall"
-"""Weights of the last evaluation before one; a run without a fall leaves none."""
+BEFORE_FALL = "-before-fall"
+"""Ending of the weights of the last evaluation before one; a run without a fall leaves none."""
 
 
 class Reporter:
@@ -39,13 +41,16 @@ class Reporter:
         self._bar: Any = None
         self._scores: dict[str, float] = {}
         self._fell = False
-        self._validation = None
+        self._validation, self._beside = None, {}
         if self.main and recipe.report.validation:
             sources = [(s.open(folder), s.repeat) for s in recipe.report.validation]
             samples = Samples(sources, seed=0, crop=recipe.data.crop, flip="none")
             count = min(recipe.report.images, len(samples))
             images = torch.stack([samples[n][0] for n in range(count)])
             self._validation = images.to(accelerator.device)
+            if recipe.objective.kind == "control":
+                hint = recipe.loss.hint(self._validation, generators(range(count)))
+                self._beside = {"hint": hint}
         if recipe.trackers:
             accelerator.init_trackers(recipe.name)
         if self.main:
@@ -104,7 +109,7 @@ class Reporter:
             before, self._scores = (
                 self._scores,
                 {
-                    f"{sigma:g}": denoising_psnr(prior, self._validation, sigma)
+                    f"{sigma:g}": denoising_psnr(prior, self._validation, sigma, **self._beside)
                     for sigma in settings.sigmas
                 },
             )
@@ -114,7 +119,10 @@ class Reporter:
             self._show(f"PSNR by sigma {best}")
             self._watch(before)
             save_curve(self.out / "log.jsonl", self.out / "curve.png")
-        if settings.sample_size is not None:
+        if isinstance(prior, ControlledModel):
+            if self._validation is not None:
+                save_hinted(prior, self._validation, self._beside["hint"], self.out)
+        elif settings.sample_size is not None:
             save_samples(prior, settings.sample_size, settings.sample_steps, self.out)
 
     def _watch(self, before: dict[str, float]) -> None:
@@ -128,10 +136,10 @@ class Reporter:
             self._fell = True
             self._show(
                 f"PSNR at sigma {worst} fell by {falls[worst]:.1f} dB: the run may have collapsed; "
-                f"{BEFORE_FALL}.safetensors holds the weights from before"
+                f"*{BEFORE_FALL}.safetensors holds the weights from before"
             )
         elif not self._fell:
-            self._save_prior(0, BEFORE_FALL)
+            self._save(0, BEFORE_FALL)
 
     def checkpoint(self, path: Path) -> None:
         """State, and the averaged prior as a file that :func:`pnpcm.load_prior` reads."""
@@ -139,11 +147,17 @@ class Reporter:
             return
         self.state.save(path)
         for which, rate in enumerate(self.recipe.ema):
-            self._save_prior(which, "prior" if which == 0 else f"prior-ema-{rate:g}")
+            self._save(which, "" if which == 0 else f"-ema-{rate:g}")
 
-    def _save_prior(self, which: int, name: str) -> None:
-        path = self.out / f"{name}.safetensors"
-        save_prior(self.state.averaged(which), path, info=self.info(), dtype=torch.float16)
+    def _save(self, which: int, ending: str) -> None:
+        """Averaged weights as a file, ``prior`` or ``control``, and an ``ending``."""
+        prior = self.state.averaged(which)
+        if isinstance(prior, ControlledModel):
+            path = self.out / f"control{ending}.safetensors"
+            save_control(prior, path, info=self.info(), dtype=torch.float16)
+        else:
+            path = self.out / f"prior{ending}.safetensors"
+            save_prior(prior, path, info=self.info(), dtype=torch.float16)
 
     def finish(self) -> None:
         """Last evaluation and the model card."""
@@ -152,7 +166,8 @@ class Reporter:
             self.checkpoint(self.out / "state.pt")
             write_text(self.out / "card.md", model_card(self.info(), self.recipe))
             if not self._fell:
-                (self.out / f"{BEFORE_FALL}.safetensors").unlink(missing_ok=True)
+                for path in self.out.glob(f"*{BEFORE_FALL}.safetensors"):
+                    path.unlink()
 
     def info(self) -> dict[str, Any]:
         """What the prior's file says about itself."""
@@ -167,10 +182,12 @@ class Reporter:
             "pnpcm": __version__,
             "psnr_by_sigma": {k: round(v, 2) for k, v in self._scores.items()},
         }
-        return self.recipe.card | {
-            "name": self.recipe.name,
-            "training": [*self.state.history, stage],
-        }
+        about: dict[str, Any] = self.state.student.info.get("control", {})
+        return (
+            self.recipe.card
+            | about
+            | {"name": self.recipe.name, "training": [*self.state.history, stage]}
+        )
 
     def _write(self, line: dict[str, Any]) -> None:
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as file:

@@ -18,20 +18,30 @@ from torch import Tensor, nn
 from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
+from pnpcm.networks.control import ControlNet
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
+from pnpcm.priors.controlled import ControlledModel
+from pnpcm.training.losses import CosignLoss
 from pnpcm.training.recipe import OptimizerConfig, Recipe
 
+Student = NetPrior | ControlledModel
 FREE = ("steps", "report", "out", "card", "trackers", "accumulate")
 """Fields of a recipe that may change between stop and resume."""
 
 
-def build_prior(recipe: Recipe, network: UNet) -> NetPrior:
-    """The prior that the recipe trains, around ``network``."""
+def build_prior(recipe: Recipe, network: UNet, beside: str | None = None) -> Student:
+    """The prior that the recipe trains around ``network``, or beside that of the prior named."""
     options = {k: v for k, v in recipe.prior.to_dict().items() if k != "type"}
+    if recipe.objective.kind == "edm":
+        return DiffusionModel(network, kind="edm", **options)
+    prior = ConsistencyModel(network, **options)
+    prior.info = {} if beside is None else {"name": beside}
     if recipe.objective.kind == "consistency":
-        return ConsistencyModel(network, **options)
-    return DiffusionModel(network, kind="edm", **options)
+        return prior
+    loss: CosignLoss = recipe.loss
+    control, about = ControlNet.beside(network), {"task": loss.task}
+    return ControlledModel(prior, control, scaled_hint=loss.scaled_hint, info=about)
 
 
 def load_weights(path: Path, recipe: Recipe) -> NetPrior:
@@ -84,19 +94,24 @@ def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
     return config.lr * ramp
 
 
+def trained(module: nn.Module) -> list[nn.Parameter]:
+    """The weights that training changes: all that are not frozen."""
+    return [p for p in module.parameters() if p.requires_grad]
+
+
 class Averages:
-    """EMA copies of weights, one per rate: e ← r e + (1 − r) w, started from the weights.
+    """EMA copies of trained weights, one per rate: e ← r e + (1 − r) w, started from w.
 
     ``warmup``: r ← min(r, (1 + k)/(10 + k)) at update k, so that the start is soon forgotten.
     """
 
     def __init__(self, module: nn.Module, rates: Sequence[float], *, warmup: bool = False) -> None:
         self.rates, self.warmup = tuple(rates), warmup
-        self.copies = [[p.detach().clone() for p in module.parameters()] for _ in rates]
+        self.copies = [[p.detach().clone() for p in trained(module)] for _ in rates]
 
     @torch.no_grad()
     def update(self, module: nn.Module, k: int) -> None:
-        weights = [p.detach() for p in module.parameters()]
+        weights = [p.detach() for p in trained(module)]
         ceiling = (1 + k) / (10 + k) if self.warmup else 1.0
         for rate, copies in zip(self.rates, self.copies, strict=True):
             torch._foreach_lerp_(copies, weights, 1 - min(rate, ceiling))
@@ -104,7 +119,7 @@ class Averages:
     @torch.no_grad()
     def copy_to(self, module: nn.Module, which: int = 0) -> None:
         """Put average number ``which`` into ``module``."""
-        for parameter, value in zip(module.parameters(), self.copies[which], strict=True):
+        for parameter, value in zip(trained(module), self.copies[which], strict=True):
             parameter.copy_(value)
 
 
@@ -118,7 +133,7 @@ class TrainState:
         torch.set_rng_state(generator_state)
         self.recipe = recipe
         self.history: list[dict[str, Any]] = []
-        self.teacher = None
+        self.teacher, beside = None, None
         if recipe.teacher is not None:
             self.teacher = load_weights(folder / recipe.teacher, recipe)
             if self.teacher.kind != "edm":
@@ -126,14 +141,19 @@ class TrainState:
         start = recipe.init_from or recipe.teacher
         if start is not None:
             loaded = load_weights(folder / start, recipe)
+            if recipe.objective.kind == "control" and loaded.kind != "consistency":
+                raise ArgumentError(
+                    f"init_from is of kind {loaded.kind!r}, expected a consistency model to control"
+                )
             copy_weights(loaded, network)
             self.history = list(loaded.info.get("training", []))
-        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.student: NetPrior = build_prior(recipe, network).train()
-        self.target: NetPrior | None = None
+            beside = loaded.info.get("name")
+        self.student: Student = build_prior(recipe, network, beside).train()
+        self.student.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.target: Student | None = None
         if recipe.objective.target_rate(0, recipe.steps) is not None:
             self.target = copy.deepcopy(self.student).requires_grad_(False)
-        self.optimizer = make_optimizer(self.student.parameters(), recipe.optimizer)
+        self.optimizer = make_optimizer(trained(self.student), recipe.optimizer)
         self.averages = Averages(self.student, recipe.ema, warmup=recipe.ema_warmup)
         self.step, self.skipped, self.seconds = 0, 0, 0.0
 
@@ -153,11 +173,11 @@ class TrainState:
             ours: list[Tensor] = list(self.target.parameters())
             torch._foreach_lerp_(ours, list(self.student.parameters()), 1 - rate)
 
-    def averaged(self, which: int = 0) -> NetPrior:
+    def averaged(self, which: int = 0) -> Student:
         """A copy of the student with averaged weights, ready to use."""
-        prior = copy.deepcopy(self.student).eval().requires_grad_(False)
+        prior = copy.deepcopy(self.student).eval()
         self.averages.copy_to(prior, which)
-        return prior
+        return prior.requires_grad_(False)
 
     def save(self, path: Path) -> None:
         """All of it or nothing."""

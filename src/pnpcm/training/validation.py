@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,12 +13,18 @@ from pnpcm.rng import generators, randn_like
 
 
 @torch.no_grad()
-def denoising_psnr(prior: Prior, x: Tensor, sigma: float, *, batch: int = 16) -> float:
-    """Mean PSNR of prior(x + σn, σ) over images ``(B, C, H, W)``; noise of image i from seed i."""
+def denoising_psnr(
+    prior: Prior, x: Tensor, sigma: float, *, batch: int = 16, **beside: Tensor
+) -> float:
+    """Mean PSNR of prior(x + σn, σ) over images ``(B, C, H, W)``; noise of image i from seed i.
+
+    ``beside``: what the prior is shown of each image besides, e.g. ``hint``.
+    """
     scores = []
     for first in range(0, len(x), batch):
         clean = x[first : first + batch]
         noise = randn_like(clean, generators(range(first, first + len(clean))))
-        denoised = prior(clean + sigma * noise, sigma)
+        shown: dict[str, Any] = {k: v[first : first + batch] for k, v in beside.items()}
+        denoised = prior(clean + sigma * noise, sigma, **shown)
         scores.append(psnr(denoised, clean, value_range=prior.value_range))
     return float(torch.cat(scores).mean())

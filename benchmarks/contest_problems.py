@@ -1,0 +1,142 @@
+"""The problems of the contest: which images, which tasks, measured once for all methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm import load_prior
+from pnpcm.contest import Setting
+from pnpcm.core import Prior
+from pnpcm.errors import ArgumentError
+from pnpcm.files import read_image
+from pnpcm.mri import birdcage_maps, gaussian1d
+from pnpcm.operators import MultiCoilMRI, measure
+from pnpcm.pipeline.choose import frame_for
+from pnpcm.rng import generators
+from pnpcm.solvers import SOLVERS
+from pnpcm.solvers.problem import is_linear
+from pnpcm.tasks import (
+    Custom,
+    Deblur,
+    Inpaint,
+    Jpeg,
+    NonlinearDeblur,
+    PhaseRetrievalTask,
+    Problem,
+    SuperRes,
+    Task,
+)
+from pnpcm.training.sources import Magnitude
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+HELD_OUT = [546, 565, 577, 603, 606, 632]
+PHOTO_TASKS: dict[str, Task] = {
+    "superres-4": SuperRes(4),
+    "deblur-gauss": Deblur(gaussian=(5, 10.0)),
+    "inpaint-70": Inpaint(missing=0.7),
+    "jpeg-5": Jpeg(5),
+    "nonlinear-deblur": NonlinearDeblur(),
+    "phase-retrieval": PhaseRetrievalTask(),
+}
+TASKS = {"faces": tuple(PHOTO_TASKS), "natural": tuple(PHOTO_TASKS), "mri": ("r4", "r8")}
+SIGMA_Y = {"faces": 0.05, "natural": 0.05, "mri": 0.005}
+
+
+@dataclass(frozen=True)
+class Round:
+    """Clean images, one measurement of them, and what methods are told about it."""
+
+    x: Tensor
+    problem: Problem
+    setting: Setting
+
+
+def measured(domain: str, task: str, x: Tensor, seed: int = 0) -> Round:
+    """The operator is known exactly (zero borders of a blur included); noise by image."""
+    sigma_y = SIGMA_Y[domain]
+    shape = (x.shape[1], x.shape[2], x.shape[3])
+    generator = torch.Generator().manual_seed(seed)
+    chosen = _scan(int(task[1:]), shape[-1]) if domain == "mri" else PHOTO_TASKS[task]
+    chosen = chosen.prepared(shape, generator)
+    operator = chosen.operator(shape)
+    y = measure(operator, x, sigma_y, generator=generators([seed + i for i in range(len(x))]))
+    problem = Problem(y, operator)
+    frame = frame_for(chosen, problem, sigma_y)
+    noise_std = chosen.error_std(2 * sigma_y)
+    setting = Setting(task, noise_std, is_linear(operator), frame["data_step"], frame)
+    return Round(x, problem, setting)
+
+
+def _scan(acceleration: int, side: int) -> Task:
+    generator = torch.Generator().manual_seed(0)
+    lines = 10 * side // 128
+    mask = gaussian1d(side, acceleration, lines, generator=generator)
+    return Custom(MultiCoilMRI(birdcage_maps(8, (side, side)), mask))
+
+
+# images ------------------------------------------------------------------------------------------
+def training_crops(domain: str, count: int = 4, side: int = 64) -> Tensor:
+    """Crops to tune on: images that priors were trained on, never test images."""
+    if domain == "mri":
+        held_out = {"subject": [526, 527, *HELD_OUT]}
+        return centre(_slices(count, exclude=held_out), side)
+    paths = sorted((DATA / domain).rglob("*.jpg"))[: -50 if domain == "faces" else None]
+    return _pictures(domain, paths[:: len(paths) // count][:count], side)
+
+
+def held_out_images(domain: str, count: int = 10) -> Tensor:
+    """Held-out images: faces of FairFace's validation split, CBSD68, IXI subjects."""
+    if domain == "mri":
+        return _slices(count, only={"subject": HELD_OUT})
+    folder = {"faces": DATA / "faces_test", "natural": DATA / "natural_test" / "CBSD68"}[domain]
+    paths = sorted(p for p in folder.rglob("*") if p.suffix in (".png", ".jpg"))
+    side = 64 if domain == "faces" else 128
+    return _pictures(domain, paths[:: len(paths) // count][:count], side)
+
+
+def _pictures(domain: str, paths: list[Path], side: int) -> Tensor:
+    each = [read_image(p) for p in paths]
+    if domain == "faces":
+        return torch.cat([torch.nn.functional.avg_pool2d(x, 2) for x in each])
+    return torch.cat([centre(x, side) for x in each])
+
+
+def _slices(count: int, **choice: object) -> Tensor:
+    """``count`` slices, evenly spaced, with the phase that training draws."""
+    source = Magnitude(DATA / "mri" / "ixi_t1_axial_128.npz", jitter=0.0, **choice)  # type: ignore[arg-type]
+    each = np.linspace(0, len(source) - 1, count + 2).astype(int)[1:-1].tolist()
+    return torch.stack([source.image(i, torch.Generator().manual_seed(i)) for i in each])
+
+
+def centre(x: Tensor, side: int) -> Tensor:
+    top, left = ((n - side) // 2 for n in x.shape[-2:])
+    return x[..., top : top + side, left : left + side]
+
+
+# priors ------------------------------------------------------------------------------------------
+def prior_for(method: str, domain: str, task: str) -> Prior | None:
+    """The denoiser or the consistency model of the domain, or none; raises where there is none."""
+    solver = SOLVERS[method]
+    if not solver.takes_prior:
+        return None
+    if method == "cosign":
+        return load_prior(domain, control=task)
+    return load_prior(domain, kind="edm" if "edm" in solver.kinds else None)
+
+
+def missing(method: str, round_: Round, domain: str) -> str | None:
+    """Why a method has no entry for this problem, or None."""
+    solver = SOLVERS[method]
+    try:
+        prior = prior_for(method, domain, round_.setting.task)
+    except ArgumentError as error:
+        return str(error)
+    config = solver.config_type.example()
+    if hasattr(config, "data_step"):
+        config = replace(config, data_step=round_.setting.data_step)  # type: ignore[type-var]
+    return solver(prior, config).refusal(round_.problem.operator)

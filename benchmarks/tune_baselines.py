@@ -1,0 +1,80 @@
+"""The fair tuning of every method: 12 trials × 4 training crops of 64×64 per method and task.
+
+    python benchmarks/tune_baselines.py faces --studies out/fair [--only 'dps/*'] [--shard 0/2]
+    python benchmarks/tune_baselines.py faces --studies out/fair --write
+
+Needs ../shared/data and LPIPS weights. Metric: PSNR − 20 LPIPS (MRI: PSNR). DPS, DPnP and PnP-DM
+are tuned at one fifth of their published steps. A study is a file and goes on where it stopped;
+`--write` puts the best of every finished study into src/pnpcm/data/baselines.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from fnmatch import fnmatch
+from pathlib import Path
+
+from contest_problems import TASKS, measured, missing, prior_for, training_crops
+from pnpcm.contest import METHODS, Baseline, fair_tune
+from pnpcm.files import write_text
+
+FILE = Path(__file__).parents[1] / "src" / "pnpcm" / "data" / "baselines.json"
+TRIALS = 12
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("domain", choices=sorted(TASKS))
+    parser.add_argument("--studies", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of method/task")
+    parser.add_argument("--shard", default="0/1", help="k/n: every n-th study, from the k-th")
+    parser.add_argument("--write", action="store_true", help="write baselines.json, search nothing")
+    options = parser.parse_args()
+    options.studies.mkdir(parents=True, exist_ok=True)
+    x = training_crops(options.domain)
+    k, n = map(int, options.shard.split("/"))
+    metric = "psnr" if options.domain == "mri" else "mix"
+    found: list[Baseline] = []
+    jobs = [(m, t) for m in METHODS for t in TASKS[options.domain]]
+    for number, (method, task) in enumerate(jobs):
+        file = options.studies / f"{options.domain}-{method}-{task}.study"
+        wanted = any(fnmatch(f"{method}/{task}", pattern) for pattern in options.only)
+        if not wanted or number % n != k or (options.write and not file.exists()):
+            continue
+        round_ = measured(options.domain, task, x)
+        if missing(method, round_, options.domain):
+            continue
+        start = time.perf_counter()
+        fair = fair_tune(
+            method,
+            round_.problem,
+            x,
+            prior_for(method, options.domain, task),
+            round_.setting,
+            trials=0 if options.write else TRIALS,
+            metric=metric,
+            storage=file,
+        )
+        if options.write and fair.trials < TRIALS:
+            continue
+        published = "–" if fair.score_published is None else f"{fair.score_published:.2f}"
+        print(
+            f"{method}/{options.domain}/{task:18} {published} → {fair.score:.2f}, "
+            f"{fair.trials} trials, {time.perf_counter() - start:.0f} s {fair.values}",
+            flush=True,
+        )
+        steps = METHODS[method].fraction
+        source = f"fair: {TRIALS} trials, 4 training crops 64×64, {metric}"
+        source += "" if steps == 1 else f", at {steps:g} of the published steps"
+        found.append(Baseline(method, options.domain, task, fair.config, source))
+    if options.write:
+        rows = {b.name: b for b in map(Baseline.from_dict, json.loads(FILE.read_text()))}
+        rows |= {b.name: b for b in found}
+        lines = (f" {json.dumps(b.to_dict(), ensure_ascii=False)}" for b in rows.values())
+        write_text(FILE, "[\n" + ",\n".join(lines) + "\n]\n")
+
+
+if __name__ == "__main__":
+    main()

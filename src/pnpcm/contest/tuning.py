@@ -1,0 +1,96 @@
+"""The fair tuning: the same images, trials, metric and search for every method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from pnpcm.contest.methods import METHODS, Setting, Values
+from pnpcm.core import Config, Prior
+from pnpcm.errors import ArgumentError
+from pnpcm.pipeline.study import (
+    check_metric,
+    halves,
+    load_optuna,
+    open_study,
+    scores,
+    trials_left,
+)
+from pnpcm.solvers import SOLVERS
+from pnpcm.tasks import Problem
+
+
+@dataclass(frozen=True)
+class Fair:
+    """The best configuration of a study, its score, and that of the published numbers."""
+
+    config: Config
+    values: Values
+    score: float
+    score_published: float | None
+    trials: int
+
+
+def fair_tune(
+    method: str,
+    problem: Problem,
+    x: Tensor,
+    prior: Prior | None,
+    setting: Setting,
+    *,
+    trials: int = 12,
+    metric: str = "mix",
+    storage: Path | None = None,
+    seed: int = 0,
+) -> Fair:
+    """Search the numbers of ``method`` on the clean images ``x`` measured in ``problem``.
+
+    The first trial has the published numbers; five more are drawn at random, the rest by a
+    tree-structured Parzen estimator. Half of the images decide whether a trial goes on. A trial
+    that diverges counts. ``storage``: file of the study, which goes on where it stopped.
+    """
+    optuna = load_optuna()
+    check_metric(metric)
+    row = METHODS[method]
+
+    def configure(values: Values) -> Config:
+        return row.build({name: _short(values[name]) for name in row.space}, setting)
+
+    def objective(trial: Any) -> float:
+        values = {
+            name: trial.suggest_categorical(name, axis)
+            if len(axis) == 2
+            else trial.suggest_float(name, axis[0], axis[1], log=axis[2])
+            for name, axis in row.space.items()
+        }
+        solver = SOLVERS[method](prior, configure(values))
+        found: list[float] = []
+        for part in halves(len(x)):
+            found += scores(solver, problem, x, part, metric, seed)
+            mean = sum(found) / len(found)
+            trial.report(mean, len(found))
+            if len(found) < len(x) and trial.should_prune():
+                raise optuna.TrialPruned
+        return mean
+
+    study = open_study(storage, seed, startup=6, patience=4)
+    if not study.trials:
+        study.enqueue_trial(row.first(setting))
+    left = trials_left(study, trials)
+    if left > 0:
+        study.optimize(objective, left, catch=(ArgumentError,))
+    try:
+        values, score = study.best_params, study.best_value
+    except ValueError as error:
+        raise ArgumentError(
+            f"none of {trials} trials of {method} on {setting.task} gave a finite image"
+        ) from error
+    return Fair(configure(values), values, score, study.trials[0].value, len(study.trials))
+
+
+def _short(value: Any) -> Any:
+    """Three significant digits: what a person wants to read in a preset."""
+    return float(f"{value:.3g}") if isinstance(value, float) else value

@@ -1,0 +1,82 @@
+"""A ControlNet: a trained copy of a U-Net's first half that steers the frozen whole by a hint."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from pnpcm.errors import ArgumentError
+from pnpcm.networks.blocks import zeroed
+from pnpcm.networks.config import UNetConfig
+from pnpcm.networks.unet import Encoder, UNet
+
+
+class ControlNet(Encoder):
+    """From (x, c_noise, hint) to one control per skip of a U-Net, and one for its middle.
+
+    Embedding, encoder and middle like the U-Net's; the hint, an image like x, joins the first
+    convolution through a 3×3 one; each control leaves through a 1×1 convolution. All these extra
+    convolutions start as zeros, so that a new ControlNet changes nothing. Zhang et al. (2023); as
+    in CoSIGN, the hint has one convolution instead of eight.
+    """
+
+    def __init__(self, config: UNetConfig) -> None:
+        if config.num_classes is not None:
+            raise ArgumentError(
+                f"num_classes is {config.num_classes}; a ControlNet serves networks without labels"
+            )
+        super().__init__(config)
+        channels, middle = self.skip_channels, self.skip_channels[-1]
+        inputs = config.in_channels * config.patch**2
+        self.hint_conv = zeroed(nn.Conv2d(inputs, channels[0], 3, padding=1))
+        self.skip_convs = nn.ModuleList(zeroed(nn.Conv2d(c, c, 1)) for c in channels)
+        self.middle_conv = zeroed(nn.Conv2d(middle, middle, 1))
+
+    @classmethod
+    def beside(cls, network: UNet) -> Self:
+        """A ControlNet with the weights of ``network``, on its device and in its dtype."""
+        with torch.device("meta"):  # no random numbers for weights about to be replaced
+            control = cls(network.config)
+        given, some = network.state_dict(), next(network.parameters())
+        new = {
+            name: given[name].detach().clone() if name in given else torch.zeros(t.shape)
+            for name, t in control.state_dict().items()
+        }
+        control.load_state_dict(new, assign=True)
+        return control.to(some.device, some.dtype).requires_grad_()
+
+    def forward(self, x: Tensor, c_noise: Tensor, hint: Tensor) -> tuple[list[Tensor], Tensor]:
+        skips, middle, _ = self.encode(x, c_noise, added=self.hint_conv(self.patches(hint)))
+        controls = [conv(skip) for conv, skip in zip(self.skip_convs, skips, strict=True)]
+        return controls, self.middle_conv(middle)
+
+
+class ControlledUNet(nn.Module):
+    """F(x, c_noise, hint): a frozen U-Net whose decoder hears a ControlNet.
+
+    The middle becomes middle + control, each skip skip + control. Nothing of the U-Net is
+    trained; gradients reach the ControlNet through its decoder.
+    """
+
+    def __init__(self, network: UNet, control: ControlNet) -> None:
+        super().__init__()
+        self.frozen, self.control = network.requires_grad_(False), control
+        self.config, self.stride = network.config, network.stride
+        self.in_channels, self.image_size = network.in_channels, network.image_size
+
+    def forward(self, x: Tensor, c_noise: Tensor, hint: Tensor | None = None) -> Tensor:
+        if hint is None:
+            alone: Tensor = self.frozen(x, c_noise)
+            return alone
+        skip_controls, middle_control = self.control(x, c_noise, hint)
+        skips, middle, emb = self.frozen.encode(x, c_noise)  # in training autograd keeps none of it
+        skips = [skip + control for skip, control in zip(skips, skip_controls, strict=True)]
+        return self.frozen.decode(skips, middle + middle_control, emb)
+
+    def train(self, mode: bool = True) -> Self:
+        """The frozen part has no training mode: no dropout there."""
+        super().train(mode)
+        self.frozen.eval()
+        return self

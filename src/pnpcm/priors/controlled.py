@@ -1,0 +1,170 @@
+"""Controlled consistency models: a frozen one and a ControlNet that knows the measurement."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Prior
+from pnpcm.errors import ArgumentError, CheckpointError, ShapeError
+from pnpcm.linalg import expand
+from pnpcm.networks import UNet, UNetConfig
+from pnpcm.networks.control import ControlledUNet, ControlNet
+from pnpcm.priors.base import NetworkPrior, levels
+from pnpcm.priors.checkpoint import fill, read_header, read_own, write_own
+from pnpcm.priors.consistency import ConsistencyModel
+from pnpcm.priors.precond import consistency_scalings
+
+
+class ControlledModel(NetworkPrior):
+    r"""A consistency function that is shown a hint h, an image made of the measurement.
+
+    .. math:: f(v, \sigma, h) = c_{skip}(\sigma)\, v + c_{out}(\sigma)\,
+              F(c_{in}(\sigma)\, v,\ 250 \ln \sigma,\ c_{in}(\sigma)\, h),
+              \qquad f(v, \sigma_{min}, h) = v
+
+    F is the network of ``prior``, left as it is, steered by ``control``. Without a hint: ``prior``
+    itself. ``scaled_hint=False``: F sees h, not c_in h. At σ = 80 the published scaling leaves 1/80
+    of a hint, which takes tens of thousands of steps to learn to read. ``info``: what ``control``
+    says about itself, e.g. the task it was trained for; it becomes ``info["control"]``. One call
+    counts as one evaluation, as in the literature, though the ControlNet adds about half of the
+    work. Zhao et al., CoSIGN (ECCV 2024).
+    """
+
+    kind = "consistency"
+    takes_hint = True
+
+    def __init__(
+        self,
+        prior: ConsistencyModel,
+        control: ControlNet,
+        *,
+        scaled_hint: bool = True,
+        info: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            ControlledUNet(_unet(prior), control),
+            sigma_min=prior.sigma_min,
+            sigma_max=prior.sigma_max,
+            value_range=prior.value_range,
+            any_size=prior.any_size,
+        )
+        self.sigma_data, self.scaled_hint = prior.sigma_data, scaled_hint
+        self.info = prior.info | {"control": dict(info or {})}
+
+    def forward(self, x: Tensor, sigma: float | Tensor, *, hint: Tensor | None = None) -> Tensor:
+        if hint is not None and hint.shape != x.shape:
+            raise ShapeError(
+                f"hint has shape {tuple(hint.shape)} and x {tuple(x.shape)}; a hint is an image "
+                "like x, e.g. solvers.problem.back_projection(operator, y)"
+            )
+        c = consistency_scalings(levels(sigma, x), self.sigma_data, self.sigma_min)
+        c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
+        beside = {} if hint is None else {"hint": c_in * hint if self.scaled_hint else hint}
+        return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise, **beside)
+
+    @property
+    def control(self) -> ControlNet:
+        return self._parts.control
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the frozen network, see :func:`fingerprint`."""
+        return fingerprint(self._parts.frozen)
+
+    @property
+    def _parts(self) -> ControlledUNet:
+        assert isinstance(self.network, ControlledUNet)
+        return self.network
+
+    @classmethod
+    def example(cls, channels: int = 3) -> ControlledModel:
+        """A tiny prior with random weights, for the laws."""
+        config = UNetConfig(
+            image_size=None, in_channels=channels, model_channels=8, channel_mult=(1, 1), num_res_blocks=1,
+            attention_ds=(), middle_attention=False, norm=False,
+        )  # fmt: skip
+        network = UNet(config)
+        return cls(ConsistencyModel(network), ControlNet.beside(network)).eval()
+
+
+def fingerprint(network: UNet) -> str:
+    """16 hex digits that tell networks apart by their weights, rounded to half precision.
+
+    So a prior has the same one whether it was stored in half or in full.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for name, tensor in sorted(network.state_dict().items()):
+        half = tensor.detach().to("cpu", torch.float16).contiguous()
+        digest.update(name.encode() + half.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def save_control(
+    prior: ControlledModel,
+    path: str | Path,
+    *,
+    info: Mapping[str, Any] | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Write the ControlNet alone, and which prior it belongs to, as one ``.safetensors`` file.
+
+    ``info`` joins what ``prior.info["control"]`` says. ``dtype``: as for ``save_prior``.
+    """
+    header = {
+        "kind": "control",
+        "network": prior.control.config.to_dict(),
+        "prior": {"name": prior.info.get("name"), "fingerprint": prior.fingerprint},
+        "options": {"scaled_hint": prior.scaled_hint},
+        "info": prior.info["control"] | dict(info or {}),
+    }
+    write_own(prior.control, path, header, dtype)
+
+
+def load_control(path: str | Path, prior: Prior) -> ControlledModel:
+    """``prior`` with the ControlNet that :func:`save_control` wrote beside it.
+
+    ``prior`` must be the consistency model it was trained with; its weights tell.
+    """
+    path = Path(path)
+    network = _unet(prior)
+    assert isinstance(prior, ConsistencyModel)
+    header = read_header(path)
+    if header.get("kind") != "control":
+        raise CheckpointError(f"{path} holds a prior, no ControlNet; load it with load_prior")
+    try:
+        wanted, info = dict(header["prior"]), dict(header["info"])
+        config, scaled_hint = (
+            UNetConfig.from_dict(header["network"]),
+            header["options"]["scaled_hint"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(
+            f"{path} has a pnpcm header that makes no sense ({error}); save it again"
+        ) from error
+    if wanted.get("fingerprint") != fingerprint(network):
+        raise CheckpointError(
+            f"{path} was trained beside the prior {wanted.get('name')!r} with weights "
+            f"{wanted.get('fingerprint')}, not beside {prior.info.get('name')!r} with weights "
+            f"{fingerprint(network)}; load that prior, or train again: pnpcm train cosign"
+        )
+    with torch.device("meta"):
+        control = ControlNet(config)
+    fill(path, control, read_own(path), "was the file edited?")
+    model = ControlledModel(prior, control, scaled_hint=bool(scaled_hint), info=info)
+    return model.eval().requires_grad_(False)
+
+
+def _unet(prior: Prior) -> UNet:
+    network = getattr(prior, "network", None)
+    if not isinstance(prior, ConsistencyModel) or not isinstance(network, UNet):
+        raise ArgumentError(
+            f"prior is a {type(prior).__name__} around a {type(network).__name__}, a ControlNet "
+            "steers a ConsistencyModel around a networks.UNet; load_prior(name) gives one"
+        )
+    return network

@@ -1,0 +1,71 @@
+"""What samplers on a falling row of noise levels share: the row, the step down, the graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError
+from pnpcm.schedules import ddpm_levels
+from pnpcm.solvers.base import Run
+from pnpcm.solvers.checks import check_count
+
+
+# the levels --------------------------------------------------------------------------------------
+def checked_levels(n_steps: int, sigmas: Sequence[float] | None) -> tuple[float, ...] | None:
+    """``sigmas`` as a tuple; refuse a count that is no count and levels that do not fall."""
+    check_count("n_steps", n_steps, 1, 1000)
+    if sigmas is None:
+        return None
+    try:
+        levels = tuple(float(s) for s in sigmas)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"sigmas is {sigmas!r}, expected None or a tuple of levels") from error
+    falling = all(a > b for a, b in pairwise(levels))
+    if not (levels and falling and levels[-1] > 0 and math.isfinite(levels[0])):
+        raise ArgumentError(f"sigmas must be positive, finite and falling, got {sigmas!r}")
+    return levels
+
+
+def steps(
+    run: Run, sigmas: tuple[float, ...] | None, indices: Sequence[int]
+) -> list[tuple[float, float]]:
+    """Pairs (s, s′) down to s′ = 0, along ``sigmas`` or else the levels of DDPM ``indices``."""
+    if sigmas is None:  # the prior's largest level is quoted in its own range
+        sigmas = ddpm_levels(indices, sigma_max=run.prior.prior.sigma_max / run.prior.scale)
+    return list(pairwise((*sigmas, 0.0)))
+
+
+# one step ----------------------------------------------------------------------------------------
+def ancestral(x: Tensor, d: Tensor, sigma: float, sigma_next: float, z: Tensor | None) -> Tensor:
+    """DDPM's step with estimate ``d`` and the small variance; ``z=None``: without noise.
+
+    x′ = d + (s′²/s²)(x − d) + s′√(s² − s′²)/s z
+    """
+    mean = d + (sigma_next / sigma) ** 2 * (x - d)
+    if z is None:
+        return mean
+    return mean + sigma_next * math.sqrt(1 - (sigma_next / sigma) ** 2) * z
+
+
+def ddim(x: Tensor, d: Tensor, sigma: float, sigma_next: float) -> Tensor:
+    """DDIM's step with estimate ``d``: x′ = d + s′ (x − d)/s"""
+    return d + sigma_next / sigma * (x - d)
+
+
+# derivatives of the prior ------------------------------------------------------------------------
+def denoise_with_graph(run: Run, x: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """A leaf that equals ``x`` and D(leaf, s), whose graph leads back to it."""
+    with torch.enable_grad():
+        leaf = x.detach().requires_grad_()
+        d = run.prior(leaf, sigma)
+    if not d.requires_grad:
+        raise ArgumentError(
+            "prior is not differentiable in x, and this method needs its derivative; "
+            "write it with torch operations and without no_grad"
+        )
+    return leaf, d

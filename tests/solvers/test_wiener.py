@@ -1,0 +1,123 @@
+"""Wiener: against closed forms and dense solves."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from golden import gen, relative
+from pnpcm.errors import ArgumentError, OperatorError
+from pnpcm.operators import JPEG, GaussianBlur, Inpainting, MultiCoilMRI, SuperResolution
+from pnpcm.priors import StationaryGaussianPrior
+from pnpcm.solvers.wiener import Spectrum, Wiener, WienerConfig
+from pnpcm.transforms import dct2, idct2
+
+SIZE = (8, 12)
+
+
+def identity() -> Inpainting:
+    return Inpainting(torch.ones(SIZE))
+
+
+def mri() -> MultiCoilMRI:
+    maps = torch.randn((3, *SIZE), dtype=torch.complex128, generator=gen())
+    return MultiCoilMRI(maps, torch.arange(12) % 4 == 0)
+
+
+OPERATORS = {
+    "inpainting": (lambda: Inpainting.random(SIZE, missing=0.5, generator=gen()), 3),
+    "superres": (lambda: SuperResolution((3, *SIZE), factor=2), 3),
+    "blur": (lambda: GaussianBlur((1, *SIZE)), 1),
+    "mri": (mri, 2),
+}
+
+
+def matrix(function: object, shape: tuple[int, ...]) -> Tensor:
+    """The matrix of a linear function, column by column; complex values as two rows."""
+    basis = torch.eye(torch.Size(shape).numel(), dtype=torch.float64).reshape(-1, *shape)
+    columns = [function(e[None]) for e in basis]  # type: ignore[operator]
+    columns = [torch.view_as_real(c) if c.is_complex() else c for c in columns]
+    return torch.stack([c.flatten() for c in columns], dim=1)
+
+
+def covariance(config: WienerConfig, channels: int) -> Tensor:
+    """C, from the definition of the image model: colours ⊗ cosines."""
+    fy, fx = (torch.arange(n, dtype=torch.float64) / (2 * n) for n in SIZE)
+    spectrum = 1 / (fy[:, None] ** 2 + fx[None, :] ** 2 + config.corner**2)
+    plane = matrix(lambda x: idct2(spectrum * dct2(x)), (1, *SIZE))
+    powers = torch.tensor(config.power, dtype=torch.float64)
+    if channels != 3:
+        return torch.kron(torch.eye(channels, dtype=torch.float64) * powers.mean(), plane)
+    axes = torch.tensor([[1, 1, 1], [1, 0, -1], [1, -2, 1]], dtype=torch.float64)
+    axes = axes / axes.norm(dim=1, keepdim=True)
+    return torch.kron(axes.T @ torch.diag(powers) @ axes, plane)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_posterior_mean(name: str) -> None:
+    """m + C Aᵀ (A C Aᵀ + noise_std²)⁻¹ (y − A m), dense."""
+    make, channels = OPERATORS[name]
+    operator, shape = make(), (channels, *SIZE)
+    config = WienerConfig(noise_std=0.2, n_iter=2000)
+    y = operator.A(torch.randn((2, *shape), generator=gen()).double())
+    y = y + 0.2 * operator.noise_like(y, [gen(1), gen(2)])
+    x = Wiener(None, config)(y, operator).x
+    A, C = matrix(operator.A, shape), covariance(config, channels)
+    gain = C @ A.T @ torch.linalg.inv(A @ C @ A.T + 0.04 * torch.eye(len(A)).double())
+    for one, image in zip(y, x, strict=True):
+        data = (torch.view_as_real(one) if one.is_complex() else one).flatten()
+        m = torch.full((C.shape[0],), config.mean, dtype=torch.float64)
+        expected = m + gain @ (data - A @ m)
+        assert relative(image.flatten(), expected) < 1e-5
+
+
+def test_denoising_is_the_shrinkage_of_the_stationary_prior() -> None:
+    """The same model as ``StationaryGaussianPrior``: for A = I the result is its denoiser."""
+    y = torch.randn((2, 3, *SIZE), generator=gen()).double()
+    for channels in (3, 1):
+        x = Wiener(None, WienerConfig(noise_std=0.3))(y[:, :channels], identity()).x
+        denoiser = StationaryGaussianPrior(kind="edm")
+        assert torch.allclose(x, denoiser(y[:, :channels], 0.3), atol=1e-7)
+    x = Wiener(None, WienerConfig(0.3, power=0.02, corner=0.01, mean=0.1))(y, identity()).x
+    denoiser = StationaryGaussianPrior(0.02, corner=0.01, mean=0.1, kind="edm")
+    assert torch.allclose(x, denoiser(y, 0.3), atol=1e-7)
+
+
+def test_denoising_takes_few_iterations() -> None:
+    y = torch.randn((1, 3, *SIZE), generator=gen()).double()
+    one, many = (Wiener(None, WienerConfig(n_iter=n))(y, identity()).x for n in (1, 100))
+    assert torch.allclose(one, many, atol=1e-7)
+
+
+def test_colouring_and_whitening_are_adjoint() -> None:
+    x, w = (torch.randn((1, 3, *SIZE), generator=gen(i)).double() for i in (0, 1))
+    model = Spectrum(WienerConfig(), x)
+    left, right = (model.colour(w) * x).sum(), (w * model.whiten(x)).sum()
+    assert float(left) == pytest.approx(float(right))
+
+
+def test_a_hundred_iterations_suffice() -> None:
+    for make, channels in OPERATORS.values():
+        operator = make()
+        y = operator.A(torch.randn((1, channels, *SIZE), generator=gen()).double())
+        x, end = (Wiener(None, WienerConfig(n_iter=n))(y, operator).x for n in (100, 2000))
+        assert relative(x, end) < 1e-3
+
+
+def test_without_signal_it_is_the_mean() -> None:
+    y = torch.full((1, 3, *SIZE), -0.1, dtype=torch.float64)
+    result = Wiener(None, WienerConfig())(y, identity())
+    assert torch.allclose(result.x, y)
+    assert result.nfe == WienerConfig().nfe == 0
+    assert result.residuals.shape == (1, 1)
+
+
+def test_refusal_and_config_errors() -> None:
+    with pytest.raises(OperatorError, match="not linear"):
+        Wiener(None, WienerConfig())(torch.zeros(1, 3, 16, 16), JPEG())
+    bad: list[tuple[str, object]] = [
+        *(("noise_std", 0.0), ("power", -1.0), ("power", (1.0, 2.0)), ("corner", 0.0)),
+        *(("mean", float("nan")), ("n_iter", 0)),
+    ]
+    for field, value in bad:
+        with pytest.raises(ArgumentError, match=field):
+            WienerConfig(**{field: value})  # type: ignore[arg-type]
