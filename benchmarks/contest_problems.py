@@ -12,7 +12,7 @@ from torch import Tensor
 from pnpcm import load_prior
 from pnpcm.contest import Setting
 from pnpcm.core import Prior
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import UnknownNameError
 from pnpcm.files import read_image
 from pnpcm.mri import birdcage_maps, gaussian1d
 from pnpcm.operators import MultiCoilMRI, measure
@@ -134,8 +134,8 @@ def missing(method: str, round_: Round, domain: str) -> str | None:
     solver = SOLVERS[method]
     try:
         prior = prior_for(method, domain, round_.setting.task)
-    except ArgumentError as error:
-        return str(error)
+    except UnknownNameError:  # CoSIGN without a ControlNet
+        return "no ControlNet was trained for this prior and task"
     config = solver.config_type.example()
     if hasattr(config, "data_step"):
         config = replace(config, data_step=round_.setting.data_step)  # type: ignore[type-var]

@@ -33,7 +33,6 @@ from pnpcm.rng import generators, per_image, randn_like
 from pnpcm.solvers.base import SolverBase
 from pnpcm.solvers.problem import is_linear
 
-
 DETERMINISTIC = {"tv", "wiener", "pnp-admm", "dpir"}
 """Solvers that draw nothing."""
 
@@ -126,7 +125,7 @@ def test_every_data_step_treats_images_alone(step: str) -> None:
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("name", ("inpainting", "mri", "jpeg", "phase-retrieval"))
+@pytest.mark.parametrize("name", ["inpainting", "mri", "jpeg", "phase-retrieval"])
 def test_same_generator_same_result_and_nothing_touched(name: str, solver: str) -> None:
     operator, y = problem(name, 2)
     solve = solver_for(solver, operator)

@@ -194,7 +194,8 @@ def test_load_prior_finds_controls_by_path_and_by_task(
 def test_the_example_is_a_prior() -> None:
     prior = ControlledModel.example()
     x = torch.zeros(1, 3, 16, 20)
-    assert prior(x, 0.5).shape == x.shape
+    assert not torch.equal(prior(x, 0.5, hint=x + 1), prior(x, 0.5, hint=x))
+    assert torch.equal(ControlledModel.example()(x, 0.5, hint=x), prior(x, 0.5, hint=x))
     assert (prior.sigma_min, prior.sigma_max, prior.value_range) == (0.002, 80.0, (-1.0, 1.0))
 
 

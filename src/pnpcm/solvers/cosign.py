@@ -54,7 +54,7 @@ class CoSIGNConfig(Config):
     @classmethod
     def example(cls) -> CoSIGNConfig:
         """A short run for the laws."""
-        return cls(sigmas=(80.0, 4.0), hard=True)
+        return cls(sigmas=(80.0, 4.0))
 
     def strength(self, sigma: float) -> float:
         """λ(σ′) of the hard constraint before level σ′."""
@@ -76,7 +76,7 @@ class CoSIGN(SolverBase[CoSIGNConfig]):
     h is y where it has the image's shape, else A⁺y, as in training. After the last level
     σ_{k+1} = σ_min: no noise, and λ so small that the result is almost the network's own.
 
-    Costs one prior call per level; the ControlNet beside it, about half a call more, is not
+    Costs one prior call per level; the ControlNet beside it, about a third of a call more, is not
     counted. Takes a prior with a ControlNet trained for the task: ``pnpcm train cosign``. Source:
     Zhao et al., CoSIGN (ECCV 2024). The official code back-projects with nearest-neighbour
     upsampling; its four-step levels are unpublished, these are ours.
