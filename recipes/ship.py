@@ -3,7 +3,8 @@
     python recipes/ship.py natural [--evaluation out/natural]
 
 Takes prior.safetensors of the runs that the last of recipes/<domain>-edm*.yaml and
-recipes/<domain>-cm.yaml name. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose
+recipes/<domain>-cm.yaml name, and control.safetensors of those that recipes/<domain>-cosign-*.yaml
+name, as far as they are there. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose
 table goes into the card.
 """
 
@@ -15,12 +16,13 @@ from pathlib import Path
 
 from pnpcm.files import write_atomically, write_text
 from pnpcm.priors.checkpoint import load_own, read_header
+from pnpcm.priors.controlled import load_control
 from pnpcm.training.card import model_card
 from pnpcm.training.recipe import read_recipe
 
 RECIPES = Path(__file__).parent
 WEIGHTS = RECIPES.parent / "src" / "pnpcm" / "weights"
-LIMIT = 12_000_000
+LIMIT, CONTROL_LIMIT = 12_000_000, 8_000_000
 
 
 def ship(domain: str, evaluation: Path | None) -> None:
@@ -28,21 +30,30 @@ def ship(domain: str, evaluation: Path | None) -> None:
     cards = []
     for part in ("edm", "cm"):
         found = sorted(RECIPES.glob(f"{domain}-{part}*.yaml"), key=lambda path: path.stem)
-        if not found:
-            continue
-        recipe = read_recipe(found[-1])
-        source = RECIPES / recipe.out / "prior.safetensors"
-        load_own(source)  # raises if it is damaged
-        if source.stat().st_size > LIMIT:
-            raise SystemExit(f"{source} has {source.stat().st_size} bytes, more than {LIMIT}")
-        target = WEIGHTS / f"{domain}-{part}.safetensors"
-        write_atomically(target, lambda temporary, source=source: _copy(source, temporary))
-        cards.append(model_card(read_header(target)["info"], recipe))
-        print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+        if found:
+            load_own(RECIPES / read_recipe(found[-1]).out / "prior.safetensors")  # or raises
+            cards.append(_put(found[-1], "prior", f"{domain}-{part}", LIMIT))
+    for path in sorted(RECIPES.glob(f"{domain}-cosign-*.yaml")):
+        control = RECIPES / read_recipe(path).out / "control.safetensors"
+        if control.exists():
+            load_control(control, load_own(WEIGHTS / f"{domain}-cm.safetensors"))  # or raises
+            cards.append(_put(path, "control", path.stem, CONTROL_LIMIT))
     if evaluation is not None:
         table = (evaluation / "evaluate.md").read_text(encoding="utf-8")
         cards.append(table)
     write_text(WEIGHTS / f"{domain}.md", "\n".join(cards))
+
+
+def _put(path: Path, file: str, name: str, limit: int) -> str:
+    """Copy what the run of a recipe left into the package; gives its card."""
+    recipe = read_recipe(path)
+    source = RECIPES / recipe.out / f"{file}.safetensors"
+    if source.stat().st_size > limit:
+        raise SystemExit(f"{source} has {source.stat().st_size} bytes, more than {limit}")
+    target = WEIGHTS / f"{name}.safetensors"
+    write_atomically(target, lambda temporary: _copy(source, temporary))
+    print(f"{target}: {target.stat().st_size / 1e6:.1f} MB")
+    return model_card(read_header(target)["info"], recipe)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from pnpcm.priors.consistency import ConsistencyModel
+from pnpcm.priors.controlled import ControlledModel
 from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.gaussian import GaussianPrior, StationaryGaussianPrior
 from pnpcm.priors.grey import GreyPrior
@@ -14,6 +15,7 @@ PRIORS: Table[type[Any]] = Table(
     "prior",
     {
         "consistency": ConsistencyModel,
+        "controlled": ControlledModel,
         "diffusion": DiffusionModel,
         "gaussian": GaussianPrior,
         "gaussian-stationary": StationaryGaussianPrior,
@@ -25,6 +27,7 @@ PRIORS: Table[type[Any]] = Table(
 __all__ = [
     "PRIORS",
     "ConsistencyModel",
+    "ControlledModel",
     "DiffusionModel",
     "GaussianMixturePrior",
     "GaussianPrior",
