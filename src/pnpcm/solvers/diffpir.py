@@ -58,7 +58,7 @@ class DiffPIRConfig(Config):
     @classmethod
     def example(cls) -> DiffPIRConfig:
         """A short run for the laws."""
-        return cls(n_steps=5)
+        return cls(sigmas=(2.0, 0.7, 0.3, 0.1))
 
 
 class DiffPIR(SolverBase[DiffPIRConfig]):

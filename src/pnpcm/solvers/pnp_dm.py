@@ -114,8 +114,10 @@ class PnPDM(SolverBase[PnPDMConfig]):
     flow has 1 for 2 and no noise. x_0 is ``x_init`` or grey. At fixed ρ the law of x is the
     posterior for noise of covariance σ² + ρ²AAᵀ.
 
-    Costs the number of levels below ρ_i, summed over the iterations: 3032 by default, 1861 with
-    ``grid="vp"``. Source: Wu et al., Principled probabilistic imaging using diffusion models as
+    Costs the number of levels below ρ_i, summed over the iterations. Published settings give, for
+    ``rho_min`` 0.3 / 0.1: vp 1861 / 1491, vp with slope 14.9 2121 / 1693, edm 3032 / 2482, edm-full
+    3573 / 3023, iddpm 3305 / 2562, ve 3898 / 3106; none gives the 2034 that PnP-CM's paper quotes
+    (edm with ``n_levels=67`` comes near it: 2028). Source: Wu et al., Principled probabilistic imaging using diffusion models as
     plug-and-play priors (NeurIPS 2024). Unlike the official code: the last step of each diffusion
     returns D (``denoise_last``), where Euler's step 2D − x mirrors the noise that is left.
 
