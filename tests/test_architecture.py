@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pnpcm
-from pnpcm import OPERATORS
+from pnpcm import OPERATORS, SOLVERS
 from pnpcm.names import OPERATOR_NAMES
 
 SOURCE = Path(pnpcm.__file__).parent
@@ -140,3 +140,10 @@ def test_loading_a_prior_does_not_import_the_compiler() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_a_solver_is_a_short_file() -> None:
+    for solver in SOLVERS.values():
+        path = SOURCE / f"{solver.__module__.removeprefix('pnpcm.').replace('.', '/')}.py"
+        length = len(path.read_text(encoding="utf-8").splitlines())
+        assert length <= 150, f"{path.name} has {length} lines; move what is no equation out of it"

@@ -117,9 +117,10 @@ class PnPDM(SolverBase[PnPDMConfig]):
     Costs the number of levels below ρ_i, summed over the iterations. Published settings give, for
     ``rho_min`` 0.3 / 0.1: vp 1861 / 1491, vp with slope 14.9 2121 / 1693, edm 3032 / 2482, edm-full
     3573 / 3023, iddpm 3305 / 2562, ve 3898 / 3106; none gives the 2034 that PnP-CM's paper quotes
-    (edm with ``n_levels=67`` comes near it: 2028). Source: Wu et al., Principled probabilistic imaging using diffusion models as
-    plug-and-play priors (NeurIPS 2024). Unlike the official code: the last step of each diffusion
-    returns D (``denoise_last``), where Euler's step 2D − x mirrors the noise that is left.
+    (edm with ``n_levels=67`` comes near it: 2028). Source: Wu et al., Principled probabilistic
+    imaging using diffusion models as plug-and-play priors (NeurIPS 2024). Unlike the official code:
+    the last step of each diffusion returns D (``denoise_last``), where Euler's step 2D − x mirrors
+    the noise that is left.
 
     >>> result = PnPDM(prior, PnPDMConfig(noise_std=0.1))(y, operator, generator=g)
     """
