@@ -1,6 +1,7 @@
 """Every method on one prior, one operator, one measurement, one seed: numbers and fair tuning."""
 
-from pnpcm.contest.methods import METHODS, Method, Setting
+from pnpcm.contest.method import Method, Setting
+from pnpcm.contest.methods import METHODS
 from pnpcm.contest.presets import BASELINES, Baseline
 from pnpcm.contest.tuning import Fair, fair_tune
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from pnpcm.contest.methods import METHODS, Setting, Values
+from pnpcm.contest.method import Setting, Values
+from pnpcm.contest.methods import METHODS
 from pnpcm.core import Config, Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.pipeline.study import (

@@ -1,0 +1,125 @@
+"""Fair tuning of methods on a consistency prior, and of those without weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pnpcm.contest.method import SCANS, TEMPERATURE, Axis, Method, Setting, Values, fixed
+from pnpcm.core import Config
+from pnpcm.pipeline.rules import Numbers
+from pnpcm.presets import PRESETS
+from pnpcm.solvers import (
+    CM4IRConfig,
+    CMIterativeConfig,
+    CoSIGNConfig,
+    PnPCMConfig,
+    TVConfig,
+    WienerConfig,
+)
+
+PNP_CM_SPACE: dict[str, Axis] = {
+    "sigma_start": (0.05, 1.5, True),
+    "fall": (0.05, 1.0, True),
+    "delta": (0.0, 1.5, False),
+    "weight": (0.03, 10.0, True),
+    "injection": (False, True),
+}
+
+
+def _pnp_cm(values: Values, s: Setting) -> Config:
+    start, delta, weight = values["sigma_start"], values["delta"], values["weight"]
+    return PnPCMConfig.geometric(
+        (start, start * values["fall"]),
+        n=8 if s.task == "phase-retrieval" else 4,
+        noise_std=s.noise_std,
+        delta=delta,
+        weight=weight,
+        mu=0.2,
+        noise_scale=float(values["injection"]),
+        **s.frame,
+    )
+
+
+def _pnp_cm_published(s: Setting) -> Values:
+    """The paper's row, as far as five numbers have it."""
+    name = f"fastmri/pd-{s.task}" if s.task in SCANS else f"celeba-hq/{s.task}"
+    row = Numbers.of(PRESETS[name].solver, s.noise_std)
+    values = {
+        "sigma_start": row.sigma_start,
+        "fall": row.sigma_end / row.sigma_start,
+        "delta": (row.delta_start + row.delta_end) / 2,
+        "weight": math.sqrt(row.weight_start * row.weight_end),
+    }
+    return {k: _within(v, PNP_CM_SPACE[k]) for k, v in values.items()} | {"injection": True}
+
+
+def _within(value: float, axis: Axis) -> float:
+    return min(max(value, axis[0]), axis[1])
+
+
+def _cm4ir(values: Values, s: Setting) -> Config:
+    config = CM4IRConfig.from_paper(
+        round(values["i_N"]),
+        values["decay"],
+        zeta=values["zeta"],
+        eta=values["eta"],
+        deltas=(values["delta"],) * 4,
+        noise_std=s.noise_std,
+        delta_in_scalings=True,
+    )
+    return replace(config, clamp=s.clamps)
+
+
+def _cm4ir_published(s: Setting) -> Values:
+    """Bedrooms at σ_y = 0.05 (δ of inpainting: their mean); MRI has no published row."""
+    rows = {"superres-4": (250, 0.2, 0.0, 0.0), "deblur-gauss": (150, 0.05, 1.0, 0.0)}
+    i_N, decay, zeta, delta = rows.get(s.task, (150, 0.2, 0.0, 0.525))
+    return {"i_N": i_N, "decay": decay, "zeta": zeta, "eta": 0.1, "delta": delta}
+
+
+def _cosign(values: Values, s: Setting) -> Config:
+    second, last = values["sigma_second"], values["sigma_last"]
+    levels = (80.0, second, (second * last) ** 0.5, last)
+    return CoSIGNConfig(sigmas=levels, hard=values["hard"], noise_std=s.noise_std)
+
+
+def _wiener(values: Values, s: Setting) -> Config:
+    mean = -0.1 if s.clamps else 0.0
+    return WienerConfig(noise_std=values["temperature"] * s.noise_std, mean=mean)
+
+
+ON_CONSISTENCY: dict[str, Method] = {
+    "pnp-cm": Method(_pnp_cm, PNP_CM_SPACE, _pnp_cm_published),
+    "cm-iterative": Method(
+        lambda values, s: CMIterativeConfig(**values, noise_std=s.noise_std, clamp=s.clamps),
+        {"reg": (1e-4, 1.0, True), "final_denoise": (False, True)},
+        fixed(reg=1e-3, final_denoise=False),
+    ),
+    "cm4ir": Method(
+        _cm4ir,
+        {
+            "i_N": (20, 600, True),
+            "decay": (0.01, 0.8, True),
+            "zeta": (0.0, 8.0, False),
+            "eta": (0.0, 1.0, False),
+            "delta": (0.0, 1.0, False),
+        },
+        _cm4ir_published,
+    ),
+    "cosign": Method(
+        _cosign,
+        {
+            "sigma_second": (1.0, 40.0, True),
+            "sigma_last": (0.05, 1.0, True),
+            "hard": (False, True),
+        },
+        fixed(sigma_second=16.8, sigma_last=0.47, hard=False),
+    ),
+    "tv": Method(
+        lambda values, s: TVConfig(**values),
+        {"weight": (1e-3, 1.0, True)},
+        fixed(weight=0.05),
+    ),
+    "wiener": Method(_wiener, {"temperature": TEMPERATURE}, fixed(temperature=1.0)),
+}
