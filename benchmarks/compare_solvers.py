@@ -6,7 +6,8 @@
 Needs ../shared/data: 10 held-out faces of 64×64, 10 centre crops of CBSD68 of 128×128, 10 slices of
 IXI subjects that nothing was trained or tuned on. `run` computes each cell (prior, task, method,
 preset) once and keeps it as a file, so it may be stopped, sharded and run again; `table` writes
-table.md from the cells there are. Differences are paired by image with a 95 % t-interval.
+table.md and pictures from the cells there are. Differences are paired by image with a 95 %
+t-interval.
 Phase retrieval is scored with the signs of the true image, for every method.
 """
 
@@ -22,20 +23,29 @@ from typing import Any
 
 import torch
 from scipy.stats import t as student
+from torch import Tensor
 
 from contest_problems import TASKS, Round, held_out_images, measured, missing, prior_for
 from pnpcm import PRESETS
 from pnpcm.contest import BASELINES, METHODS
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
-from pnpcm.files import write_json, write_text
+from pnpcm.files import (
+    read_image,
+    save_picture,
+    stack,
+    strip,
+    to_picture,
+    write_json,
+    write_text,
+)
 from pnpcm.lpips import lpips
 from pnpcm.metrics import psnr, ssim
 from pnpcm.operators import PhaseRetrieval
-from pnpcm.operators.mri import to_complex
 from pnpcm.pipeline.signs import squared_distance
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
+from pnpcm.training.pictures import visible
 
 Cell = dict[str, Any]
 REFERENCE = "pnp-cm"
@@ -66,11 +76,12 @@ def entries(domain: str, task: str) -> Iterator[tuple[str, str, Config]]:
         yield row.method, "fair" if row.origin == domain else row.origin, row.solver
 
 
-def solve(round_: Round, domain: str, method: str, config: Config) -> Cell:
-    """Scores of every image, and what the method cost per image."""
+def solve(round_: Round, domain: str, method: str, config: Config) -> tuple[Cell, Tensor]:
+    """Scores of every image and what the method cost per image; and the first image."""
     solver = SOLVERS[method](prior_for(method, domain, round_.setting.task), config)
     problem, x = round_.problem, round_.x
     cell: Cell = {"psnr": [], "ssim": [], "lpips": [], "seconds": 0.0}
+    images: list[Tensor] = []
     for i in range(0, len(x), BATCH):
         some = slice(i, i + BATCH)
         seeds = generators(range(SEED + i, SEED + i + len(x[some])))
@@ -78,15 +89,15 @@ def solve(round_: Round, domain: str, method: str, config: Config) -> Cell:
         found, truth = result.x, x[some]
         if isinstance(problem.operator, PhaseRetrieval):
             found = problem.operator.resolve_signs(found, truth, squared_distance)
-        if domain == "mri":
-            found, truth = (to_complex(v).abs()[:, None] * 2 - 1 for v in (found, truth))
-        else:
+        found, truth = visible(found), visible(truth)
+        images += found
+        if domain != "mri":
             cell["lpips"] += lpips(found.clamp(-1, 1), truth).tolist()
         cell["psnr"] += psnr(found, truth).tolist()
         cell["ssim"] += ssim(found, truth).tolist()
         cell["seconds"] += result.seconds / len(x)
         cell["nfe"], cell["vjps"] = result.nfe, result.vjps
-    return cell
+    return cell, images[0]
 
 
 def run(domain: str, out: Path, shard: str, only: list[str]) -> None:
@@ -103,10 +114,11 @@ def run(domain: str, out: Path, shard: str, only: list[str]) -> None:
         if missing(method, round_, domain):
             continue
         try:
-            cell = solve(round_, domain, method, config)
+            cell, image = solve(round_, domain, method, config)
         except ArgumentError as error:  # diverged: that is a result as well
-            cell = {"failed": str(error)}
+            cell, image = {"failed": str(error)}, visible(x)[0] * 0
         file.parent.mkdir(parents=True, exist_ok=True)
+        save_picture(file.with_suffix(".png"), to_picture(image.clamp(-1, 1)))
         key = {"prior": domain, "task": task, "method": method, "origin": origin}
         write_json(file, key | cell | {"config": config.to_dict()})
         print(file.stem, _mean(cell.get("psnr", [])), f"{cell.get('seconds', 0):.2f} s", flush=True)
@@ -122,7 +134,19 @@ def table(out: Path) -> str:
             if rows:
                 lines += [f"### {task}: {TITLES[domain]}", "", *_task_table(rows, domain), ""]
                 lines += [*_dashes(domain, task), ""]
+                _picture(out, domain, task, rows)
     return "\n".join(lines)
+
+
+def _picture(out: Path, domain: str, task: str, rows: list[Cell]) -> None:
+    """The first image by every method, the best PSNR first."""
+    panels = [("truth", visible(held_out_images(domain))[0])]
+    for c in sorted(rows, key=lambda c: -_mean(c.get("psnr", [-99.0]))):
+        stem = f"{domain}__{task}__{c['method']}__{c['origin']}"
+        image = read_image(out / "cells" / f"{stem}.png")[0]
+        panels.append((f"{c['method']}, {c['origin']} {_mean(c.get('psnr', [])):.2f}", image))
+    lines = [strip(panels[i : i + 6]) for i in range(0, len(panels), 6)]
+    save_picture(out / f"{domain}-{task}.png", stack(lines))
 
 
 def _task_table(rows: list[Cell], domain: str) -> list[str]:
