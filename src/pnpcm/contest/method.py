@@ -33,7 +33,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Method:
-    """``space`` of numbers, the published ``first`` ones, and ``build``, which makes a run."""
+    """``space`` of numbers, the published ``first`` ones, and ``build``, which makes a run.
+
+    ``fraction``: the share of its published evaluations at which a slow method is tuned.
+    """
 
     build: Callable[[Values, Setting], Config]
     space: Mapping[str, Axis]
