@@ -22,6 +22,17 @@ def check_prior(prior: object) -> None:
         )
 
 
+def checked_range(value_range: ValueRange) -> ValueRange:
+    """(low, high), or an error that says what was given instead."""
+    try:
+        low, high = value_range
+    except (TypeError, ValueError):
+        low = high = 0.0
+    if not low < high:
+        raise ArgumentError(f"value_range must be (low, high), got {value_range}")
+    return low, high
+
+
 class CountedPrior:
     """A prior seen from a problem with values in ``value_range``; counts what it costs.
 
@@ -33,12 +44,7 @@ class CountedPrior:
 
     def __init__(self, prior: Prior, value_range: ValueRange = (-1.0, 1.0)) -> None:
         check_prior(prior)
-        try:
-            low, high = value_range
-        except (TypeError, ValueError):
-            low = high = 0.0
-        if not low < high:
-            raise ArgumentError(f"value_range must be (low, high), got {value_range}")
+        low, high = checked_range(value_range)
         self.prior = prior
         self.low = low
         self.scale = (prior.value_range[1] - prior.value_range[0]) / (high - low)

@@ -22,6 +22,7 @@ from solvers.bench import (
     NOISE_STD,
     STD,
     Diagonal,
+    Disguised,
     Y,
     close,
     measurement,
@@ -34,18 +35,6 @@ from solvers.denoising_law import check_law
 
 COUNTS = (*[151] * 5, 147, 145, 140, 173, 167, 161, 156, 151, 147, 142, 139)
 SHORT = DPnPConfig(etas=(0.4, 0.3, 0.2), density=0.1, warm_start=10, clamp=False)
-
-
-class Disguised:
-    """The bench's operator without its closed forms: solvers must take it for a nonlinear one."""
-
-    linear = False
-
-    def A(self, x: Tensor) -> Tensor:
-        return GAINS * x
-
-    def x_shape(self, y: Tensor) -> tuple[int, ...]:
-        return tuple(y.shape)
 
 
 def at_fixed_coupling(eta: float) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -18,10 +18,10 @@ from pnpcm.solvers.level_grids import GRIDS, euler_steps
 from pnpcm.solvers.pnp_dm import PnPDM, PnPDMConfig
 from pnpcm.solvers.posterior_samplers import reverse_diffusion
 from solvers.bench import (
-    GAINS,
     MEAN,
     STD,
     Diagonal,
+    Disguised,
     Y,
     close,
     measurement,
@@ -34,18 +34,6 @@ from solvers.denoising_law import check_law
 
 FIXED = ((0.266, -0.104, 0.0, 0.604), (0.302, 0.283, 0.300, 0.391))
 SHORT = PnPDMConfig(n_iterations=5, rho_start=2.0, decay=0.5, n_levels=20)
-
-
-class Disguised:
-    """The bench's operator without its closed forms: solvers must take it for a nonlinear one."""
-
-    linear = False
-
-    def A(self, x: Tensor) -> Tensor:
-        return GAINS * x
-
-    def x_shape(self, y: Tensor) -> tuple[int, ...]:
-        return tuple(y.shape)
 
 
 def a_run(y: Tensor) -> Run:

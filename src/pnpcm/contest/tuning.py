@@ -12,14 +12,7 @@ from pnpcm.contest.method import Setting, Values
 from pnpcm.contest.methods import METHODS
 from pnpcm.core import Config, Prior
 from pnpcm.errors import ArgumentError
-from pnpcm.pipeline.study import (
-    check_metric,
-    halves,
-    load_optuna,
-    open_study,
-    scores,
-    trials_left,
-)
+from pnpcm.pipeline.study import check_metric, judge, open_study, trials_left
 from pnpcm.solvers import SOLVERS
 from pnpcm.tasks import Problem
 
@@ -53,7 +46,6 @@ def fair_tune(
     tree-structured Parzen estimator. Half of the images decide whether a trial goes on. A trial
     that diverges counts. ``storage``: file of the study, which goes on where it stopped.
     """
-    optuna = load_optuna()
     check_metric(metric)
     row = METHODS[method]
 
@@ -67,15 +59,7 @@ def fair_tune(
             else trial.suggest_float(name, axis[0], axis[1], log=axis[2])
             for name, axis in row.space.items()
         }
-        solver = SOLVERS[method](prior, configure(values))
-        found: list[float] = []
-        for part in halves(len(x)):
-            found += scores(solver, problem, x, part, metric, seed)
-            mean = sum(found) / len(found)
-            trial.report(mean, len(found))
-            if len(found) < len(x) and trial.should_prune():
-                raise optuna.TrialPruned
-        return mean
+        return judge(trial, SOLVERS[method](prior, configure(values)), problem, x, metric, seed)
 
     study = open_study(storage, seed, startup=6, patience=4)
     if not study.trials:

@@ -52,6 +52,17 @@ def scores(
     return [float(v) for v in values]
 
 
+def judge(trial: Any, solver: Solver, problem: Problem, x: Tensor, metric: str, seed: int) -> float:
+    """Mean score over the images; half of them decide whether the trial goes on."""
+    found: list[float] = []
+    for part in halves(len(x)):
+        found += scores(solver, problem, x, part, metric, seed)
+        trial.report(sum(found) / len(found), len(found))
+        if len(found) < len(x) and trial.should_prune():
+            raise load_optuna().TrialPruned
+    return sum(found) / len(found)
+
+
 def halves(count: int) -> list[range]:
     """The first half of the images, by which a trial may be given up, and the rest."""
     middle = max(1, count // 2)

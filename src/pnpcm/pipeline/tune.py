@@ -15,14 +15,7 @@ from pnpcm.lpips import available
 from pnpcm.pipeline.choose import choose, frame_for, usual_steps
 from pnpcm.pipeline.measurement import simulate
 from pnpcm.pipeline.rules import Numbers
-from pnpcm.pipeline.study import (
-    check_metric,
-    halves,
-    load_optuna,
-    open_study,
-    scores,
-    trials_left,
-)
+from pnpcm.pipeline.study import check_metric, judge, open_study, scores, trials_left
 from pnpcm.presets import Preset
 from pnpcm.solvers import PnPCM, PnPCMConfig
 from pnpcm.tasks import Problem, Task
@@ -78,7 +71,6 @@ def tune(
     pruning). ``storage``: file of the study; a second call with it continues until ``trials`` are
     done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
     """
-    optuna = load_optuna()
     check_metric(metric)
     given = dict(fixed or {})
     for name in given:
@@ -99,15 +91,7 @@ def tune(
             for name, (low, high, log) in SPACE.items()
             if name not in given
         } | given
-        solver = PnPCM(prior, configure(values))
-        found: list[float] = []
-        for part in halves(len(x)):
-            found += scores(solver, problem, x, part, metric, seed)
-            mean = sum(found) / len(found)
-            trial.report(mean, len(found))
-            if len(found) < len(x) and trial.should_prune():
-                raise optuna.TrialPruned
-        return mean
+        return judge(trial, PnPCM(prior, configure(values)), problem, x, metric, seed)
 
     study = open_study(storage, seed, startup=16, patience=8)
     if not study.trials:

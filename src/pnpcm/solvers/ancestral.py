@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
+from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import ddpm_levels
 from pnpcm.solvers.base import Run
@@ -29,6 +31,22 @@ def checked_levels(n_steps: int, sigmas: Sequence[float] | None) -> tuple[float,
     if not (levels and falling and levels[-1] > 0 and math.isfinite(levels[0])):
         raise ArgumentError(f"sigmas must be positive, finite and falling, got {sigmas!r}")
     return levels
+
+
+@dataclass(frozen=True)
+class LevelConfig(Config):
+    """Base of samplers along levels: the published places of ``n_steps``, or ``sigmas`` instead."""
+
+    n_steps: int = 1000
+    sigmas: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sigmas", checked_levels(self.n_steps, self.sigmas))
+
+    @property
+    def nfe(self) -> int:
+        """Network evaluations of a run."""
+        return self.n_steps if self.sigmas is None else len(self.sigmas)
 
 
 def steps(

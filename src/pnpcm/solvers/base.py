@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import Config, Generators, Operator, Prior, Result, Step, ValueRange
-from pnpcm.counted import CountedPrior
+from pnpcm.counted import CountedPrior, checked_range
 from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.linalg import norm
 from pnpcm.rng import per_image, randn_like
@@ -157,6 +157,7 @@ class SolverBase(ABC, Generic[ConfigT]):
         (0, 1). ``generator``: one for the batch or one per image, needed where noise is drawn.
         """
         check_call(y, operator, x_init)
+        low, high = checked_range(value_range)
         reason = self.refusal(operator)
         if reason is not None:
             raise OperatorError(f"{self.name} cannot serve {type(operator).__name__}: {reason}")
@@ -166,29 +167,19 @@ class SolverBase(ABC, Generic[ConfigT]):
             y = y.clone() if y.is_inference() else y
             if x_init is not None and x_init.is_inference():
                 x_init = x_init.clone()
-            inner = (-1.0, 1.0) if self.usual_range else value_range
+            inner = (-1.0, 1.0) if self.usual_range else (low, high)
             prior = None
             if self.takes_prior:
                 prior = CountedPrior(self.prior, inner)  # type: ignore[arg-type]  # checked there
-            _check_range(value_range)
             if self.usual_range:
-                y, operator, x_init = in_usual_range(y, operator, x_init, value_range)
+                y, operator, x_init = in_usual_range(y, operator, x_init, (low, high))
             run = Run(y, operator, prior, generator, x_init, callback, inner)
             x = self._solve(run)
-            if self.usual_range and tuple(value_range) != (-1.0, 1.0):
-                x = (x + 1) * ((value_range[1] - value_range[0]) / 2) + value_range[0]
+            if (low, high) != inner:
+                x = (x + 1) * ((high - low) / 2) + low
             nfe, vjps = (0, 0) if prior is None else (prior.nfe, prior.vjps)
             residuals = torch.stack(run.residuals) if run.residuals else x.new_zeros(0, len(x))
             return Result(x, nfe, vjps, time.perf_counter() - start, residuals)
-
-
-def _check_range(value_range: ValueRange) -> None:
-    try:
-        low, high = value_range
-    except (TypeError, ValueError):
-        low = high = 0.0
-    if not low < high:
-        raise ArgumentError(f"value_range must be (low, high), got {value_range}")
 
 
 # reasons to refuse -------------------------------------------------------------------------------

@@ -9,15 +9,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from pnpcm.core import Config, Operator
+from pnpcm.core import Operator
 from pnpcm.schedules import even_indices
-from pnpcm.solvers.ancestral import checked_levels, steps
+from pnpcm.solvers.ancestral import LevelConfig, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
 from pnpcm.solvers.checks import check_number
 
 
 @dataclass(frozen=True)
-class DDRMConfig(Config):
+class DDRMConfig(LevelConfig):
     """Numbers of a DDRM run; the defaults are the published ones.
 
     ``noise_std``: what is on y. ``eta``: share of fresh noise where the prior leads; ``eta_b``:
@@ -29,18 +29,12 @@ class DDRMConfig(Config):
     eta: float = 0.85
     eta_b: float = 1.0
     noise_std: float = 0.1
-    sigmas: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", checked_levels(self.n_steps, self.sigmas))
+        super().__post_init__()
         check_number("eta", self.eta, 0, 1)
         check_number("eta_b", self.eta_b, 0, 1)
         check_number("noise_std", self.noise_std, 0)
-
-    @property
-    def nfe(self) -> int:
-        """Network evaluations of a run."""
-        return self.n_steps if self.sigmas is None else len(self.sigmas)
 
     @classmethod
     def example(cls) -> DDRMConfig:

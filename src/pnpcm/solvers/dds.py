@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnpcm.core import Config, Operator
+from pnpcm.core import Operator
 from pnpcm.linalg import cg, norm
 from pnpcm.schedules import even_indices
-from pnpcm.solvers.ancestral import checked_levels, steps
+from pnpcm.solvers.ancestral import LevelConfig, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
 from pnpcm.solvers.checks import check_count, check_number
 
 
 @dataclass(frozen=True)
-class DDSConfig(Config):
+class DDSConfig(LevelConfig):
     """Numbers of a DDS run, for images in [-1, 1].
 
     ``eta``: share of fresh noise, as a standard deviation (not DDIM's eta). ``gamma``: weight of
@@ -35,19 +35,13 @@ class DDSConfig(Config):
     cg_iterations: int = 10
     noiseless: bool = False
     noise_std: float = 0.0
-    sigmas: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", checked_levels(self.n_steps, self.sigmas))
+        super().__post_init__()
         check_number("eta", self.eta, 0, 1)
         check_number("gamma", self.gamma, 0, open_low=True)
         check_count("cg_iterations", self.cg_iterations)
         check_number("noise_std", self.noise_std, 0)
-
-    @property
-    def nfe(self) -> int:
-        """Network evaluations of a run."""
-        return self.n_steps if self.sigmas is None else len(self.sigmas)
 
     @classmethod
     def example(cls) -> DDSConfig:

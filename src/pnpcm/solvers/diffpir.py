@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from pnpcm.core import Config, Operator
+from pnpcm.core import Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import quadratic_indices
-from pnpcm.solvers.ancestral import checked_levels, steps
+from pnpcm.solvers.ancestral import LevelConfig, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
 from pnpcm.solvers.checks import check_number
 from pnpcm.solvers.dpir import x_start
@@ -19,7 +19,7 @@ from pnpcm.solvers.problem import prox
 
 
 @dataclass(frozen=True)
-class DiffPIRConfig(Config):
+class DiffPIRConfig(LevelConfig):
     """Numbers of a DiffPIR run, for images in [-1, 1].
 
     ``lam``: weight of the denoised image. The official code counts σ_y on [0, 1] and the levels
@@ -36,10 +36,9 @@ class DiffPIRConfig(Config):
     guidance: float = 1.0
     clamp: bool = True
     denoise_last: bool = False
-    sigmas: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", checked_levels(self.n_steps, self.sigmas))
+        super().__post_init__()
         if self.nfe < 2:  # the last level makes no update
             raise ArgumentError(
                 "n_steps or sigmas must give at least two levels, "
@@ -49,11 +48,6 @@ class DiffPIRConfig(Config):
         check_number("zeta", self.zeta, 0, 1)
         check_number("noise_std", self.noise_std, 0)
         check_number("guidance", self.guidance, 0)
-
-    @property
-    def nfe(self) -> int:
-        """Network evaluations of a run."""
-        return self.n_steps if self.sigmas is None else len(self.sigmas)
 
     @classmethod
     def example(cls) -> DiffPIRConfig:

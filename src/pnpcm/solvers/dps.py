@@ -8,17 +8,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpcm.core import Config
 from pnpcm.errors import OperatorError
 from pnpcm.linalg import norm
 from pnpcm.schedules import spread_indices
-from pnpcm.solvers.ancestral import ancestral, checked_levels, denoise_with_graph, steps
+from pnpcm.solvers.ancestral import LevelConfig, ancestral, denoise_with_graph, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
 from pnpcm.solvers.checks import check_number
 
 
 @dataclass(frozen=True)
-class DPSConfig(Config):
+class DPSConfig(LevelConfig):
     """Numbers of a DPS run; the defaults are the published ones for deblurring and SR on faces.
 
     ``zeta``: step size on the norm, not on its square (0.5 for random inpainting, 1.0 for phase
@@ -28,16 +27,10 @@ class DPSConfig(Config):
     n_steps: int = 1000
     zeta: float = 0.3
     clamp: bool = True
-    sigmas: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", checked_levels(self.n_steps, self.sigmas))
+        super().__post_init__()
         check_number("zeta", self.zeta, 0)
-
-    @property
-    def nfe(self) -> int:
-        """Network evaluations of a run."""
-        return self.n_steps if self.sigmas is None else len(self.sigmas)
 
     @classmethod
     def example(cls) -> DPSConfig:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pnpcm.core import Config, Operator
+from pnpcm.core import Operator
 from pnpcm.schedules import even_indices
-from pnpcm.solvers.ancestral import checked_levels, ddim, denoise_with_graph, steps
+from pnpcm.solvers.ancestral import LevelConfig, ddim, denoise_with_graph, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
 from pnpcm.solvers.checks import check_choice, check_number
 from pnpcm.solvers.problem import is_linear, pinv
@@ -20,7 +20,7 @@ INVERSES = ("own", "forward")
 
 
 @dataclass(frozen=True)
-class PiGDMConfig(Config):
+class PiGDMConfig(LevelConfig):
     """Numbers of a PiGDM run; the defaults are those of the official code.
 
     ``weight`` w, ``variant``, ``noise_aware``: see :class:`PiGDM`; ``noise_std``, on y, and
@@ -36,10 +36,9 @@ class PiGDMConfig(Config):
     noise_std: float = 0.0
     data_std: float = 1.0
     inverse: str = "own"
-    sigmas: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sigmas", checked_levels(self.n_steps, self.sigmas))
+        super().__post_init__()
         check_number("weight", self.weight, 0)
         check_number("noise_std", self.noise_std, 0)
         check_number("data_std", self.data_std, 0, open_low=True)
@@ -50,11 +49,6 @@ class PiGDMConfig(Config):
     def loaded(self) -> bool:
         """Whether guidance weighs the noise on y against the spread of the estimate."""
         return self.noise_aware or self.variant == "posterior"
-
-    @property
-    def nfe(self) -> int:
-        """Network evaluations of a run."""
-        return self.n_steps if self.sigmas is None else len(self.sigmas)
 
     @classmethod
     def example(cls) -> PiGDMConfig:
