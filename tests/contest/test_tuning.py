@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from golden import gen
-from pnpcm import OPERATORS, SOLVERS, GradientStep, measure
+from pnpcm import OPERATORS, PRESETS, SOLVERS, GradientStep, measure
 from pnpcm.contest import METHODS, Setting, fair_tune
 from pnpcm.errors import ArgumentError
 from pnpcm.priors import StationaryGaussianPrior
@@ -74,6 +74,13 @@ def test_a_study_starts_with_the_published_numbers_and_goes_on(tmp_path: Path) -
     assert later.score >= later.score_published == first.score
     again = tune(4)
     assert (again.trials, again.config) == (4, later.config)
+
+
+def test_a_published_run_outside_the_space_is_tried_as_it_is() -> None:
+    posed, x = problem()
+    prior, setting = StationaryGaussianPrior(), SETTINGS["superres-4"]
+    found = fair_tune("pnp-cm", posed, x, prior, setting, trials=1, metric="psnr")
+    assert found.config == PRESETS["celeba-hq/superres-4"].solver
 
 
 def test_a_study_without_a_finite_image_says_so() -> None:

@@ -41,10 +41,14 @@ def _pnp_cm(values: Values, s: Setting) -> Config:
     )
 
 
-def _pnp_cm_published(s: Setting) -> Values:
-    """The paper's row, as far as five numbers have it."""
+def _pnp_cm_published(s: Setting) -> PnPCMConfig:
     name = f"fastmri/pd-{s.task}" if s.task in SCANS else f"celeba-hq/{s.task}"
-    row = Numbers.of(PRESETS[name].solver, s.noise_std)
+    return replace(PRESETS[name].solver, **s.frame)
+
+
+def _pnp_cm_first(s: Setting) -> Values:
+    """The paper's row, as far as five numbers have it."""
+    row = Numbers.of(_pnp_cm_published(s), s.noise_std)
     values = {
         "sigma_start": row.sigma_start,
         "fall": row.sigma_end / row.sigma_start,
@@ -90,7 +94,7 @@ def _wiener(values: Values, s: Setting) -> Config:
 
 
 ON_CONSISTENCY: dict[str, Method] = {
-    "pnp-cm": Method(_pnp_cm, PNP_CM_SPACE, _pnp_cm_published),
+    "pnp-cm": Method(_pnp_cm, PNP_CM_SPACE, _pnp_cm_first, published=_pnp_cm_published),
     "cm-iterative": Method(
         lambda values, s: CMIterativeConfig(**values, noise_std=s.noise_std, clamp=s.clamps),
         {"reg": (1e-4, 1.0, True), "final_denoise": (False, True)},

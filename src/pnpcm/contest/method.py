@@ -36,12 +36,14 @@ class Method:
     """``space`` of numbers, the published ``first`` ones, and ``build``, which makes a run.
 
     ``fraction``: the share of its published evaluations at which a slow method is tuned.
+    ``published``: the published run itself, where ``space`` only has something near it.
     """
 
     build: Callable[[Values, Setting], Config]
     space: Mapping[str, Axis]
     first: Callable[[Setting], Values]
     fraction: float = 1.0
+    published: Callable[[Setting], Config] | None = None
 
 
 SCANS = ("r4", "r8")

@@ -49,7 +49,9 @@ def fair_tune(
     check_metric(metric)
     row = METHODS[method]
 
-    def configure(values: Values) -> Config:
+    def configure(number: int, values: Values) -> Config:
+        if number == 0 and row.published is not None:
+            return row.published(setting)
         return row.build({name: _short(values[name]) for name in row.space}, setting)
 
     def objective(trial: Any) -> float:
@@ -59,7 +61,9 @@ def fair_tune(
             else trial.suggest_float(name, axis[0], axis[1], log=axis[2])
             for name, axis in row.space.items()
         }
-        return judge(trial, SOLVERS[method](prior, configure(values)), problem, x, metric, seed)
+        return judge(
+            trial, SOLVERS[method](prior, configure(trial.number, values)), problem, x, metric, seed
+        )
 
     study = open_study(storage, seed, startup=6, patience=4)
     if not study.trials:
@@ -68,12 +72,13 @@ def fair_tune(
     if left > 0:
         study.optimize(objective, left, catch=(ArgumentError,))
     try:
-        values, score = study.best_params, study.best_value
+        best = study.best_trial
     except ValueError as error:
         raise ArgumentError(
             f"none of {trials} trials of {method} on {setting.task} gave a finite image"
         ) from error
-    return Fair(configure(values), values, score, study.trials[0].value, len(study.trials))
+    config = configure(best.number, best.params)
+    return Fair(config, best.params, study.best_value, study.trials[0].value, len(study.trials))
 
 
 def _short(value: Any) -> Any:
