@@ -38,7 +38,7 @@ from pnpcm.operators.mri import to_complex
 from pnpcm.pipeline.choose import choose
 from pnpcm.priors import GaussianPrior
 from pnpcm.rng import generators
-from pnpcm.solvers import CM4IR, DDS, CM4IRConfig, PnPCM
+from pnpcm.solvers import CM4IR, SOLVERS, CM4IRConfig, PnPCM
 from pnpcm.tasks import Custom
 
 NOISE = SIGMA_Y["mri"]
@@ -97,8 +97,8 @@ def row(problem: Problem, consistency: Prior, denoiser: Prior) -> list[str]:
     for zeta in LOADINGS[1:]:
         loaded, _ = problem.guided(consistency, replace(CONFIG, zeta=zeta))
         cells.append(f"{problem.score(loaded):.2f}")
-    published = BASELINES["dds/fastmri/r4"].solver
-    dds = DDS(denoiser, published)(y, operator, generator=problem.seeds)  # type: ignore[arg-type]
+    published = SOLVERS["dds"](denoiser, BASELINES["dds/fastmri/r4"].solver)
+    dds = published(y, operator, generator=problem.seeds)
     task = Custom(operator)
     ours = choose(task, task.problem(y), "mri", NOISE).config
     pnp_cm = PnPCM(consistency, ours)(y, operator, generator=problem.seeds)

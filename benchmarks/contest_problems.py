@@ -84,7 +84,7 @@ def training_crops(domain: str, count: int = 4, side: int = 64) -> Tensor:
     """Crops to tune on: images that priors were trained on, never test images."""
     if domain == "mri":
         held_out = {"subject": [526, 527, *HELD_OUT]}
-        return centre(_slices(count, exclude=held_out), side)
+        return centre(slices(count, exclude=held_out), side)
     paths = sorted((DATA / domain).rglob("*.jpg"))[: -50 if domain == "faces" else None]
     return _pictures(domain, paths[:: len(paths) // count][:count], side)
 
@@ -92,7 +92,7 @@ def training_crops(domain: str, count: int = 4, side: int = 64) -> Tensor:
 def held_out_images(domain: str, count: int = 10) -> Tensor:
     """Held-out images: faces of FairFace's validation split, CBSD68, IXI subjects."""
     if domain == "mri":
-        return _slices(count, only={"subject": HELD_OUT})
+        return slices(count, only={"subject": HELD_OUT})
     folder = {"faces": DATA / "faces_test", "natural": DATA / "natural_test" / "CBSD68"}[domain]
     paths = sorted(p for p in folder.rglob("*") if p.suffix in (".png", ".jpg"))
     side = 64 if domain == "faces" else 128
@@ -106,7 +106,7 @@ def _pictures(domain: str, paths: list[Path], side: int) -> Tensor:
     return torch.cat([centre(x, side) for x in each])
 
 
-def _slices(count: int, **choice: object) -> Tensor:
+def slices(count: int, **choice: object) -> Tensor:
     """``count`` slices, evenly spaced, with the phase that training draws."""
     source = Magnitude(DATA / "mri" / "ixi_t1_axial_128.npz", jitter=0.0, **choice)  # type: ignore[arg-type]
     each = np.linspace(0, len(source) - 1, count + 2).astype(int)[1:-1].tolist()

@@ -14,10 +14,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
+from contest_problems import HELD_OUT, slices
 from pnpcm import PnPCM, load_prior, measure
 from pnpcm.files import write_text
 from pnpcm.mri import birdcage_maps, gaussian1d
@@ -27,11 +26,8 @@ from pnpcm.operators.mri import to_complex
 from pnpcm.pipeline.tune import tune
 from pnpcm.rng import generators
 from pnpcm.tasks import Custom
-from pnpcm.training.sources import Magnitude
 
-DATA = Path(__file__).parents[2] / "shared" / "data" / "mri" / "ixi_t1_axial_128.npz"
 SIGMA_Y = 0.005
-HELD_OUT = [546, 565, 577, 603, 606, 632]
 TUNE_ON = {"subject": [526, 527, *HELD_OUT]}  # what training left out, and what validated it
 STEPS = (4, 10, 20)
 SWITCHES: dict[str, dict[str, float]] = {
@@ -40,13 +36,6 @@ SWITCHES: dict[str, dict[str, float]] = {
     "momentum": {"noise_scale": 0.0},
     "both": {"noise_scale": 1.0},
 }
-
-
-def slices(count: int, **choice: object) -> Tensor:
-    """``count`` slices, evenly spaced, with the phase that training draws."""
-    source = Magnitude(DATA, jitter=0.0, **choice)  # type: ignore[arg-type]
-    each = np.linspace(0, len(source) - 1, count + 2).astype(int)[1:-1].tolist()
-    return torch.stack([source.image(i, torch.Generator().manual_seed(i)) for i in each])
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from contest_problems import centre
 from pnpcm import load_prior
 from pnpcm.files import read_image, write_text
 from pnpcm.mri import birdcage_maps, gaussian1d
@@ -108,7 +109,7 @@ def scan_studies() -> list[Study]:
 def photos(count: int, side: int) -> Tensor:
     paths = sorted((DATA / "natural").rglob("*.jpg"))
     each = [read_image(p) for p in paths[:: len(paths) // count][:count]]
-    return torch.cat([_centre(x, side) for x in each])
+    return torch.cat([centre(x, side) for x in each])
 
 
 def faces(count: int, side: int) -> Tensor:
@@ -124,11 +125,6 @@ def brains(count: int, side: int) -> Tensor:
     numbers = np.linspace(0, len(source) - 1, count).astype(int)
     each = [source.image(int(i), torch.Generator().manual_seed(int(i))) for i in numbers]
     return torch.stack(each)
-
-
-def _centre(x: Tensor, side: int) -> Tensor:
-    top, left = ((n - side) // 2 for n in x.shape[-2:])
-    return x[..., top : top + side, left : left + side]
 
 
 DOMAINS = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,6 +43,12 @@ def norm(a: Tensor) -> Tensor:
     """Euclidean norm of each image, ``(B,)``."""
     value: Tensor = torch.linalg.vector_norm(a.reshape(len(a), -1), dim=1)
     return value
+
+
+def normal_map(operator: Any) -> Map:
+    """AᵀA of a linear operator, by its own shortcut where it has one."""
+    own: Map | None = getattr(operator, "A_adjoint_A", None)
+    return own if own is not None else lambda x: like_form(operator.A_adjoint(operator.A(x)), x)
 
 
 def cg(

@@ -8,7 +8,8 @@ import torch
 from golden import gen
 from pnpcm import OPERATORS, SOLVERS, measure
 from pnpcm.contest import BASELINES, Baseline
-from pnpcm.contest.presets import LINEAR, SCANS
+from pnpcm.contest.method import SCANS
+from pnpcm.contest.presets import LINEAR
 from pnpcm.errors import UnknownNameError
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.priors.controlled import ControlledModel

@@ -33,7 +33,7 @@ from solvers.bench import (
 from solvers.denoising_law import check_law
 
 FIXED = ((0.266, -0.104, 0.0, 0.604), (0.302, 0.283, 0.300, 0.391))
-SHORT = PnPDMConfig(n_iterations=5, rho_start=2.0, decay=0.5, n_levels=20)
+SHORT = PnPDMConfig(n_iterations=5, eta_start=2.0, decay=0.5, n_levels=20)
 
 
 def a_run(y: Tensor) -> Run:
@@ -56,25 +56,25 @@ def a_run(y: Tensor) -> Run:
 def test_published_counts(options: dict[str, Any], linear: int, phase: int | None) -> None:
     assert PnPDMConfig(**options).nfe == linear
     if phase is not None:
-        assert PnPDMConfig(**options, rho_min=0.1).nfe == phase
+        assert PnPDMConfig(**options, eta_min=0.1).nfe == phase
 
 
 def test_coupling() -> None:
-    rhos = PnPDMConfig().rhos
-    assert len(rhos) == 100
-    assert rhos[:2] == (10.0, 9.0)
-    assert rhos.index(0.3) == 34
+    etas = PnPDMConfig().etas
+    assert len(etas) == 100
+    assert etas[:2] == (10.0, 9.0)
+    assert etas.index(0.3) == 34
     assert max(step.sigma for step in PnPDMConfig(grid="ve").steps(10.0)) < 10
 
 
 @pytest.mark.parametrize("grid", GRIDS)
-@pytest.mark.parametrize("rho_min", [0.3, 0.1])
-def test_scaled(grid: str, rho_min: float) -> None:
-    whole = PnPDMConfig(grid=grid, rho_min=rho_min, average_last=60)
+@pytest.mark.parametrize("eta_min", [0.3, 0.1])
+def test_scaled(grid: str, eta_min: float) -> None:
+    whole = PnPDMConfig(grid=grid, eta_min=eta_min, average_last=60)
     part = whole.scaled(0.2)
     assert part.nfe == pytest.approx(0.2 * whole.nfe, rel=0.12)
-    assert (part.rhos[0], part.rhos[-1]) == (10.0, rho_min)
-    share = [c.rhos.index(rho_min) / c.n_iterations for c in (whole, part)]
+    assert (part.etas[0], part.etas[-1]) == (10.0, eta_min)
+    share = [c.etas.index(eta_min) / c.n_iterations for c in (whole, part)]
     assert share[0] == pytest.approx(share[1], abs=0.03)
     assert part.average_last == 45
     assert sample(PnPDM(prior(), part)).nfe == part.nfe
@@ -164,7 +164,7 @@ def test_published_run() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"denoise_last": False}, {"grid": "vp"}])
 def test_fixed_coupling_inflates_the_noise(options: dict[str, Any]) -> None:
-    config = PnPDMConfig(n_iterations=15, rho_start=0.3, n_levels=200, **options)
+    config = PnPDMConfig(n_iterations=15, eta_start=0.3, n_levels=200, **options)
     result = sample(PnPDM(prior(), config), rows=8000)
     close(moments(result)[0], FIXED[0], 0.015)
     close(moments(result)[1], FIXED[1], 0.012)
@@ -172,7 +172,7 @@ def test_fixed_coupling_inflates_the_noise(options: dict[str, Any]) -> None:
 
 def test_langevin_serves_what_is_not_linear() -> None:
     config = PnPDMConfig(
-        n_iterations=8, rho_start=0.3, n_levels=100, langevin_steps=150, langevin_rate=1e-3
+        n_iterations=8, eta_start=0.3, n_levels=100, langevin_steps=150, langevin_rate=1e-3
     )
     seeds = generators([0])
     result = PnPDM(prior(), config)(measurement(1, 2000), Disguised(), generator=seeds)
@@ -183,7 +183,7 @@ def test_langevin_serves_what_is_not_linear() -> None:
 
 def test_exact_data_and_close_coupling_give_the_data() -> None:
     eye = Diagonal(torch.ones(4, dtype=torch.float64))
-    config = replace(SHORT, rho_min=0.011, decay=0.1, noise_std=1e-6)
+    config = replace(SHORT, eta_min=0.011, decay=0.1, noise_std=1e-6)
     x = PnPDM(prior(), config)(measurement(), eye, generator=generators([0])).x
     close(x.reshape(4), tuple(Y.tolist()), 0.05)
 
@@ -226,10 +226,10 @@ def test_clamp_keeps_the_estimate_in_range() -> None:
     ("options", "message"),
     [
         ({"n_iterations": 0}, "n_iterations must"),
-        ({"rho_start": 0.0}, "rho_start must"),
+        ({"eta_start": 0.0}, "eta_start must"),
         ({"decay": 1.1}, "decay must"),
-        ({"rho_min": 11.0}, "rho_min must"),
-        ({"rho_min": 0.01}, "lowest level of grid 'edm'"),
+        ({"eta_min": 11.0}, "eta_min must"),
+        ({"eta_min": 0.01}, "lowest level of grid 'edm'"),
         ({"n_levels": 1}, "n_levels must"),
         ({"grid": "karras"}, "grid must be one of edm, edm-full, vp, ve, iddpm"),
         ({"slope": 0.0}, "slope must"),
@@ -252,7 +252,7 @@ def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="kind 'consistency'"):
         PnPDM(prior("consistency"), PnPDMConfig())
     with pytest.raises(ArgumentError, match="largest level of the prior"):
-        sample(PnPDM(vp_prior(), replace(SHORT, rho_start=200.0)))
+        sample(PnPDM(vp_prior(), replace(SHORT, eta_start=200.0)))
     with pytest.raises(ArgumentError, match="generator is None"):
         PnPDM(prior(), SHORT)(measurement(), Diagonal())
 

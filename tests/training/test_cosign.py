@@ -25,7 +25,8 @@ from pnpcm.priors.controlled import ControlledModel
 from pnpcm.rng import generators
 from pnpcm.schedules import karras
 from pnpcm.training import estimate, read_recipe, train
-from pnpcm.training.losses import Batch, CosignLoss, Nets
+from pnpcm.training.cosign_loss import CosignLoss
+from pnpcm.training.loss_face import Batch, Nets
 from pnpcm.training.recipe import Recipe
 from small import NETWORK, recipe
 

@@ -10,18 +10,16 @@ from pnpcm.names import METHOD_NAMES
 from pnpcm.rng import generators
 from pnpcm.schedules import karras
 from pnpcm.training.distances import DISTANCES
+from pnpcm.training.loss_face import Batch, Nets, neighbours
 from pnpcm.training.losses import (
     LOSSES,
-    Batch,
     ConsistencyLoss,
     DistillLoss,
     ECTLoss,
     EDMLoss,
-    Nets,
     ct_schedule,
     heun_step,
     log_normal,
-    neighbours,
 )
 
 KARRAS_40 = (

@@ -61,7 +61,7 @@ def _dpnp(values: Values, s: Setting) -> Config:
 
 def _pnp_dm(values: Values, s: Setting) -> Config:
     return PnPDMConfig(
-        rho_min=values["rho_min"],
+        eta_min=values["eta_min"],
         noise_std=values["temperature"] * s.noise_std,
         langevin_rate=values["langevin_rate"],
         grid="vp",
@@ -121,11 +121,11 @@ ON_DIFFUSION: dict[str, Method] = {
     "pnp-dm": Method(
         _pnp_dm,
         {
-            "rho_min": (0.02, 0.6, True),
+            "eta_min": (0.02, 0.6, True),
             "temperature": TEMPERATURE,
             "langevin_rate": (1e-6, 1e-3, True),
         },
-        fixed(rho_min=0.3, temperature=1.0, langevin_rate=1e-4),
+        fixed(eta_min=0.3, temperature=1.0, langevin_rate=1e-4),
         FIFTH,
     ),
     "dds": Method(

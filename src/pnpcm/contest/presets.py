@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
+from pnpcm.contest.method import SCANS
 from pnpcm.core import Config
 from pnpcm.solvers import (
     CM4IRConfig,
@@ -32,7 +33,6 @@ from pnpcm.tables import Table
 
 LINEAR = ("superres-4", "deblur-gauss", "inpaint-70")
 NONLINEAR = ("jpeg-5", "nonlinear-deblur", "phase-retrieval")
-SCANS = ("r4", "r8")
 
 
 @dataclass(frozen=True)
@@ -94,13 +94,13 @@ def _published() -> list[Baseline]:
         "FFHQ files; likelihood at the noise of y; warm start by DPS in place of LGD-MC",
     )
     vp = PnPDMConfig(noise_std=noise, grid="vp")
-    phase = PnPDMConfig(noise_std=noise, grid="vp", rho_min=0.1)
+    phase = PnPDMConfig(noise_std=noise, grid="vp", eta_min=0.1)
     flat = PnPDMConfig(noise_std=noise, grid="vp", slope=14.9)
     add(
         "pnp-dm",
         "official",
         dict.fromkeys(LINEAR, vp) | {"phase-retrieval": phase},
-        "official files, vp grid: 1861 evaluations (ρ_min 0.1: 1491)",
+        "official files, vp grid: 1861 evaluations (η_min 0.1: 1491)",
     )
     add("pnp-dm", "lsun", dict.fromkeys(LINEAR, flat), "PnP-CM: β_d 14.9, 2121 evaluations")
     add("dds", "official", dict.fromkeys(SCANS, DDSConfig(cg_iterations=5)), "official files")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError, OperatorError
-from pnpcm.linalg import cg, like_form
+from pnpcm.linalg import cg, like_form, normal_map
 from pnpcm.solvers.descent import gradient_descent, lbfgs
 
 OPTIMIZERS = ("sgd", "adam", "lbfgs")
@@ -66,7 +66,7 @@ class CGStep(Config):
                 f"{type(operator).__name__} has no A_adjoint, CG needs a linear operator; "
                 "give PnPCMConfig(data_step=GradientStep(…))"
             )
-        normal = getattr(operator, "A_adjoint_A", lambda x: adjoint(operator.A(x)))
+        normal = normal_map(operator)
         x_init = None if self.start == "zero" else v if z_prev is None else z_prev
         return cg(
             lambda p: normal(p) + rho * p,

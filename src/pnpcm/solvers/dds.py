@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import Operator
-from pnpcm.linalg import cg, norm
+from pnpcm.linalg import cg, norm, normal_map
 from pnpcm.schedules import even_indices
 from pnpcm.solvers.ancestral import LevelConfig, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
@@ -95,7 +95,7 @@ class DDS(SolverBase[DDSConfig]):
         config = self.config
         operator: Any = run.operator
         rho = 0.0 if config.noiseless else 1 / config.gamma
-        normal = getattr(operator, "A_adjoint_A", lambda x: operator.A_adjoint(operator.A(x)))
+        normal = normal_map(operator)
         b = operator.A_adjoint(run.y)
         radius = config.noise_std * n_measured(run.y).to(b).sqrt()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -124,13 +125,13 @@ class PiGDM(SolverBase[PiGDMConfig]):
 
     def _inverse(self, run: Run, y: Tensor, sigma: float) -> Tensor:
         """h⁺(y); for a linear operator Aᵀ(AAᵀ + σ_n²/r²)⁻¹ y, without σ_n unless loaded."""
-        config, operator = self.config, run.operator
+        config, operator = self.config, cast(Any, run.operator)  # see refusal
         if is_linear(operator):
             load = config.noise_std**2 * (sigma**-2 + config.data_std**-2)
             return pinv(operator, y, load if config.loaded else 0.0)
-        x: Tensor = operator.approx_inverse(y)  # type: ignore[attr-defined]  # see refusal
+        x: Tensor = operator.approx_inverse(y)
         if config.inverse == "forward":
-            x = operator.approx_inverse(_h(run, x))  # type: ignore[attr-defined]
+            x = operator.approx_inverse(_h(run, x))
         return x
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pnpcm.core import Generators, Operator, ValueRange
 from pnpcm.errors import ArgumentError, OperatorError, ShapeError
-from pnpcm.linalg import cg, like_form
+from pnpcm.linalg import cg, normal_map
 from pnpcm.rng import randn_like
 from pnpcm.solvers.data_steps import ProxStep
 
@@ -81,9 +81,9 @@ def pinv(operator: Any, y: Tensor, reg: float = 0.0) -> Tensor:
         plain: Tensor = operator.A_dagger(y)
         return plain
     b: Tensor = operator.A_adjoint(y)
-    eps = torch.finfo(b.dtype).eps
+    eps, normal = torch.finfo(b.dtype).eps, normal_map(operator)
     return cg(
-        lambda p: like_form(operator.A_adjoint(operator.A(p)), p) + reg * p,
+        lambda p: normal(p) + reg * p,
         b,
         max_iter=500,
         tol=10 * eps,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError
-from pnpcm.linalg import cg, expand, inner
+from pnpcm.linalg import cg, expand, inner, normal_map
 from pnpcm.solvers.base import Run, SolverBase, unless_linear
 from pnpcm.solvers.checks import check_count, check_number
 from pnpcm.transforms import dct2, idct2
@@ -79,21 +80,17 @@ class Wiener(SolverBase[WienerConfig]):
         return unless_linear(operator, "the adjoint")
 
     def _solve(self, run: Run) -> Tensor:
-        operator, variance = run.operator, self.config.noise_std**2
+        operator: Any = run.operator
+        variance, normal = self.config.noise_std**2, normal_map(operator)
         model = Spectrum(self.config, run.middle)
         m = torch.full_like(run.middle, self.config.mean)
-        g = operator.A_adjoint(run.residual(m))  # type: ignore[attr-defined]  # it is linear
-
-        def normal_image(x: Tensor) -> Tensor:
-            own = getattr(operator, "A_adjoint_A", None)
-            out: Tensor = own(x) if own else operator.A_adjoint(operator.A(x))  # type: ignore[attr-defined]
-            return out
+        g = operator.A_adjoint(run.residual(m))
 
         square = inner(g, g).clamp_min(torch.finfo(g.dtype).tiny)
-        gain = expand(inner(g, normal_image(g)) / square, g)
+        gain = expand(inner(g, normal(g)) / square, g)
         weights = 1 / (gain * model.std**2 + variance)
         w = cg(
-            lambda w: model.whiten(normal_image(model.colour(w))) + variance * w,
+            lambda w: model.whiten(normal(model.colour(w))) + variance * w,
             model.whiten(g),
             max_iter=self.config.n_iter,
             tol=1e-7,

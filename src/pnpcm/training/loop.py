@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError
 from pnpcm.training.data import Samples, generator_of, loader
-from pnpcm.training.losses import Batch, Nets
+from pnpcm.training.loss_face import Batch, Nets
 from pnpcm.training.recipe import PRECISIONS, Recipe
 from pnpcm.training.report import Reporter
 from pnpcm.training.state import TrainState, learning_rate

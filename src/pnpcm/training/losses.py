@@ -8,9 +8,8 @@ follows the student. All randomness comes from the generators of the batch, one 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,62 +17,11 @@ from torch import Tensor
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
-from pnpcm.operators import OPERATORS, measure
-from pnpcm.schedules import SIGMA_MAX, SIGMA_MIN, karras
-from pnpcm.solvers.problem import back_projection
+from pnpcm.schedules import SIGMA_MAX, SIGMA_MIN
 from pnpcm.tables import Table
+from pnpcm.training.cosign_loss import CosignLoss
 from pnpcm.training.distances import DISTANCES
-from pnpcm.training.measuring import operator_for
-
-Denoiser = Callable[..., Tensor]
-"""(x, sigma) → clean image; the student of CoSIGN is shown a hint as well."""
-
-
-@dataclass(frozen=True)
-class Nets:
-    """The networks of a training step as functions (x, sigma) → clean image, and their levels."""
-
-    student: Denoiser
-    target: Denoiser | None = None
-    teacher: Denoiser | None = None
-    sigma_data: float = 0.5
-    sigma_min: float = SIGMA_MIN
-    sigma_max: float = SIGMA_MAX
-
-    def grid(self, points: int) -> Tensor:
-        """σ_max … σ_min, ``points`` of them."""
-        return torch.tensor(karras(points, self.sigma_min, self.sigma_max))
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Clean images ``(B, C, H, W)``, one generator each, and where in the run we are."""
-
-    x: Tensor
-    generators: list[torch.Generator]
-    step: int
-    steps: int
-
-    def draw(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Per image: a uniform number and a normal one, ``(B,)``, and noise like ``x``."""
-        u = torch.stack([torch.rand((), generator=g) for g in self.generators])
-        g = torch.stack([torch.randn((), generator=g) for g in self.generators])
-        shape = self.x.shape[1:]
-        n = torch.stack([torch.randn(shape, generator=g) for g in self.generators])
-        return u.to(self.x), g.to(self.x), n.to(self.x)
-
-
-class Loss(Protocol):
-    """What the loop knows of a loss."""
-
-    kind: ClassVar[str]
-    needs_teacher: ClassVar[bool]
-
-    def __call__(self, nets: Nets, batch: Batch) -> Tensor: ...
-
-    def target_rate(self, step: int, steps: int) -> float | None:
-        """EMA rate of the target network at this step; None: there is none."""
-        ...
+from pnpcm.training.loss_face import Batch, Denoiser, Loss, Nets, neighbours
 
 
 @dataclass(frozen=True)
@@ -197,65 +145,6 @@ class ECTLoss(Config):
         return None
 
 
-@dataclass(frozen=True)
-class CosignLoss(Config):
-    r"""Reconstruction with a ControlNet beside a frozen consistency model: d(f(x_t, t, h), x).
-
-    h = back(A(x) + noise) with A the ``operator`` (its name and ``options``), noise of
-    noise_std = 2 ``sigma_y``, drawn afresh each time, and so are the masks of "inpainting"; t is
-    any level but the last of the ``points``-point Karras grid. d is the sum of ``distances``,
-    name → weight. ``scaled_hint``: see ``ControlledModel``; short runs want it False. Zhao et al.,
-    CoSIGN (ECCV 2024), whose d is LPIPS alone.
-    """
-
-    operator: str = "superresolution"
-    options: dict[str, Any] = field(default_factory=dict)
-    sigma_y: float = 0.05
-    points: int = 40
-    distances: dict[str, float] = field(default_factory=lambda: {"lpips": 1.0})
-    scaled_hint: bool = True
-    kind: ClassVar[str] = "control"
-    needs_teacher: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        _ = OPERATORS[self.operator]
-        weights = {name: float(weight) for name, weight in self.distances.items()}
-        object.__setattr__(self, "distances", weights)
-        _ = [DISTANCES[name] for name in weights]
-        if not weights or min(weights.values()) <= 0:
-            raise ArgumentError(
-                f"distances must map names to weights > 0, got {self.distances}; "
-                f"known: {', '.join(DISTANCES)}"
-            )
-        if self.points < 2 or self.sigma_y < 0:
-            raise ArgumentError(
-                f"points must be ≥ 2 and sigma_y ≥ 0, got {self.points} and {self.sigma_y}"
-            )
-
-    @property
-    def task(self) -> dict[str, Any]:
-        """What the ControlNet is trained for, as its file tells it."""
-        return {
-            "operator": self.operator, "options": dict(self.options), "sigma_y": self.sigma_y
-        }  # fmt: skip
-
-    def __call__(self, nets: Nets, batch: Batch) -> Tensor:
-        u, _, n = batch.draw()
-        t, _ = neighbours(u, nets.grid(self.points))
-        hint = self.hint(batch.x, batch.generators)
-        x_0 = nets.student(batch.x + expand(t, n) * n, t, hint=hint)
-        parts = [weight * DISTANCES[d](x_0, batch.x) for d, weight in self.distances.items()]
-        return torch.stack(parts).sum(0)
-
-    def hint(self, x: Tensor, generators: list[torch.Generator]) -> Tensor:
-        """A fresh measurement of each image, as an image."""
-        operator = operator_for(self.operator, self.options, x, generators)
-        return back_projection(operator, measure(operator, x, self.sigma_y, generator=generators))
-
-    def target_rate(self, step: int, steps: int) -> float | None:
-        return None
-
-
 LOSSES: Table[type[Loss]] = Table(
     "training method",
     {
@@ -296,12 +185,6 @@ def ct_schedule(fraction: float, s0: int, s1: int, mu0: float) -> tuple[int, flo
     root = math.sqrt(fraction * ((s1 + 1) ** 2 - s0**2) + s0**2)
     n = max(1, math.ceil(root - 1))
     return n + 1, math.exp(s0 * math.log(mu0) / n)
-
-
-def neighbours(u: Tensor, grid: Tensor) -> tuple[Tensor, Tensor]:
-    """(σ_i, σ_{i+1}) of a grid of N levels, i = ⌊u (N − 1)⌋: uniform if u is."""
-    i = (u * (len(grid) - 1)).long().clamp_max(len(grid) - 2)
-    return grid.to(u)[i], grid.to(u)[i + 1]
 
 
 def log_normal(

@@ -22,7 +22,7 @@ from pnpcm.networks.control import ControlNet
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
 from pnpcm.priors.controlled import ControlledModel
-from pnpcm.training.losses import CosignLoss
+from pnpcm.training.cosign_loss import CosignLoss
 from pnpcm.training.recipe import OptimizerConfig, Recipe
 
 Student = NetPrior | ControlledModel

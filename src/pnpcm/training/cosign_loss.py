@@ -1,0 +1,77 @@
+"""The loss of CoSIGN: a ControlNet beside a frozen consistency model, for one task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Config
+from pnpcm.errors import ArgumentError
+from pnpcm.linalg import expand
+from pnpcm.operators import OPERATORS, measure
+from pnpcm.solvers.problem import back_projection
+from pnpcm.training.distances import DISTANCES
+from pnpcm.training.loss_face import Batch, Nets, neighbours
+from pnpcm.training.measuring import operator_for
+
+
+@dataclass(frozen=True)
+class CosignLoss(Config):
+    r"""Reconstruction with a ControlNet beside a frozen consistency model: d(f(x_t, t, h), x).
+
+    h = back(A(x) + noise) with A the ``operator`` (its name and ``options``), noise of
+    noise_std = 2 ``sigma_y``, drawn afresh each time, and so are the masks of "inpainting"; t is
+    any level but the last of the ``points``-point Karras grid. d is the sum of ``distances``,
+    name → weight. ``scaled_hint``: see ``ControlledModel``; short runs want it False. Zhao et al.,
+    CoSIGN (ECCV 2024), whose d is LPIPS alone.
+    """
+
+    operator: str = "superresolution"
+    options: dict[str, Any] = field(default_factory=dict)
+    sigma_y: float = 0.05
+    points: int = 40
+    distances: dict[str, float] = field(default_factory=lambda: {"lpips": 1.0})
+    scaled_hint: bool = True
+    kind: ClassVar[str] = "control"
+    needs_teacher: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _ = OPERATORS[self.operator]
+        weights = {name: float(weight) for name, weight in self.distances.items()}
+        object.__setattr__(self, "distances", weights)
+        _ = [DISTANCES[name] for name in weights]
+        if not weights or min(weights.values()) <= 0:
+            raise ArgumentError(
+                f"distances must map names to weights > 0, got {self.distances}; "
+                f"known: {', '.join(DISTANCES)}"
+            )
+        if self.points < 2 or self.sigma_y < 0:
+            raise ArgumentError(
+                f"points must be ≥ 2 and sigma_y ≥ 0, got {self.points} and {self.sigma_y}"
+            )
+
+    @property
+    def task(self) -> dict[str, Any]:
+        """What the ControlNet is trained for, as its file tells it."""
+        return {
+            "operator": self.operator, "options": dict(self.options), "sigma_y": self.sigma_y
+        }  # fmt: skip
+
+    def __call__(self, nets: Nets, batch: Batch) -> Tensor:
+        u, _, n = batch.draw()
+        t, _ = neighbours(u, nets.grid(self.points))
+        hint = self.hint(batch.x, batch.generators)
+        x_0 = nets.student(batch.x + expand(t, n) * n, t, hint=hint)
+        parts = [weight * DISTANCES[d](x_0, batch.x) for d, weight in self.distances.items()]
+        return torch.stack(parts).sum(0)
+
+    def hint(self, x: Tensor, generators: list[torch.Generator]) -> Tensor:
+        """A fresh measurement of each image, as an image."""
+        operator = operator_for(self.operator, self.options, x, generators)
+        return back_projection(operator, measure(operator, x, self.sigma_y, generator=generators))
+
+    def target_rate(self, step: int, steps: int) -> float | None:
+        return None
