@@ -22,8 +22,8 @@ class PnPDMConfig(Config):
     """Numbers of a PnP-DM run; the defaults are the published ones for linear operators.
 
     Coupling (the paper's ρ) η_i = max(eta_start · decay^i, eta_min) in ``n_iterations`` iterations
-    (phase problems: ``eta_min`` 0.1). ``grid`` of ``n_levels`` for the prior step: ``"edm"`` (0.0105 …
-    80), ``"edm-full"`` (0.002 … 80), ``"ve"`` (0.02 … 100), ``"iddpm"`` (cosine schedule),
+    (phase problems: ``eta_min`` 0.1). ``grid`` of ``n_levels`` for the prior step: ``"edm"``
+    (0.0105 … 80), ``"edm-full"`` (0.002 … 80), ``"ve"`` (0.02 … 100), ``"iddpm"`` (cosine levels),
     ``"vp"`` (even in VP time, on VP-scaled images; only there ``slope`` counts, 14.9 for LSUN).
     ``mode``: reverse SDE (``"sde"``) or probability flow (``"ode"``). ``denoise_last=False``:
     Euler's own last step, as published. ``average_last``: return the mean of so many last states,
