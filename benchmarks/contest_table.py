@@ -1,0 +1,170 @@
+"""Tables and pictures of the contest, from the cells that compare_solvers.py has left so far.
+
+    python benchmarks/contest_table.py --out out/contest
+
+Writes table.md, with an overview per prior and one table per task, and a picture per task.
+Differences to PnP-CM (its fair row) are paired by image, with a 95 % t-interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from scipy.stats import t as student
+
+from contest_problems import TASKS, held_out_images, measured, missing
+from pnpcm.contest import METHODS
+from pnpcm.files import read_image, save_picture, stack, strip, write_text
+from pnpcm.training.pictures import visible
+
+Cell = dict[str, Any]
+REFERENCE = "pnp-cm"
+TITLES = {
+    "faces": "`faces`, 10 faces of 64×64 (FairFace validation), σ_y = 0.05",
+    "natural": "`natural`, 10 crops of 128×128 (CBSD68), σ_y = 0.05",
+    "mri": "`mri`, 10 slices of 128×128 (IXI, 8 simulated coils), σ_y = 0.005",
+}
+LARGER_IS_BETTER = {"psnr": True, "ssim": True, "lpips": False}
+
+
+def table(out: Path) -> str:
+    cells = [json.loads(p.read_text()) for p in sorted((out / "cells").glob("*.json"))]
+    lines: list[str] = []
+    for domain, tasks in TASKS.items():
+        of_domain = [c for c in cells if c["prior"] == domain]
+        if of_domain:
+            lines += [f"## {TITLES[domain]}", "", *overview(of_domain, domain), ""]
+        for task in tasks:
+            rows = sorted((c for c in of_domain if c["task"] == task), key=lambda c: -psnr_of(c))
+            if rows:
+                lines += [f"### {task}", "", *task_table(rows, domain), ""]
+                lines += [*dashes(domain, task), ""]
+                _picture(out, domain, task, rows)
+    return "\n".join(lines)
+
+
+def overview(cells: list[Cell], domain: str) -> list[str]:
+    """Methods with fairly tuned numbers × tasks; arrows tell what is not chance."""
+    second = second_metric(domain)
+    head = " | ".join(["method", "NFE", *TASKS[domain]])
+    lines = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
+    for method, origin in [(REFERENCE, "shipped"), *((m, "fair") for m in METHODS)]:
+        own = {c["task"]: c for c in cells if (c["method"], c["origin"]) == (method, origin)}
+        if not own:
+            continue
+        counts = sorted({c["nfe"] for c in own.values() if "nfe" in c})
+        entries = []
+        for task in TASKS[domain]:
+            cell, reference = own.get(task), _reference([c for c in cells if c["task"] == task])
+            entries.append(_entry(cell, reference, second))
+        name = f"{method}, shipped" if origin == "shipped" else method
+        lines.append(f"| {name} | {'/'.join(map(str, counts))} | {' | '.join(entries)} |")
+    return lines
+
+
+def _entry(cell: Cell | None, reference: Cell | None, second: str) -> str:
+    if cell is None:
+        return "–"
+    if "failed" in cell:
+        return "diverged"
+    parts = []
+    for metric, digits in (("psnr", 2), (second, 3)):
+        arrow = ""
+        if reference is not None and cell is not reference:
+            mean, half = difference(cell, reference, metric)
+            if abs(mean) > half:
+                arrow = "↑" if (mean > 0) == LARGER_IS_BETTER[metric] else "↓"
+        parts.append(f"{mean_of(cell[metric]):.{digits}f}{arrow}")
+    return " / ".join(parts)
+
+
+def task_table(rows: list[Cell], domain: str) -> list[str]:
+    second = second_metric(domain)
+    head = f"method, numbers | PSNR | {second.upper()} | NFE | VJPs | s/image"
+    head += f" | ΔPSNR to PnP-CM | Δ{second.upper()}"
+    lines = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
+    reference = _reference(rows)
+    for c in rows:
+        name = f"{c['method']}, {c['origin']}"
+        if c["origin"] == "fair" and METHODS[c["method"]].fraction < 1:
+            name += f", {METHODS[c['method']].fraction:g} of the steps"
+        if "failed" in c:
+            lines.append(f"| {name} | diverged | – | – | – | – | – | – |")
+            continue
+        cost = f"{c['nfe']} | {c['vjps']} | {c['seconds']:.2f}"
+        gaps = ("reference", "") if c is reference else ("–", "–")
+        if reference is not None and c is not reference:
+            gaps = (_gap(c, reference, "psnr", 2), _gap(c, reference, second, 3))
+        scores = f"{mean_of(c['psnr']):.2f} | {mean_of(c[second]):.3f}"
+        lines.append(f"| {name} | {scores} | {cost} | {gaps[0]} | {gaps[1]} |")
+    return lines
+
+
+def dashes(domain: str, task: str) -> list[str]:
+    """Methods without an entry, with the reason."""
+    round_ = measured(domain, task, held_out_images(domain, 1))
+    reasons: dict[str, list[str]] = {}
+    for method in METHODS:
+        reason = missing(method, round_, domain)
+        if reason:
+            reasons.setdefault(reason, []).append(method)
+    return [f"– {', '.join(who)}: {why}" for why, who in reasons.items()]
+
+
+def _picture(out: Path, domain: str, task: str, rows: list[Cell]) -> None:
+    """The first image by every method, in the order of the table."""
+    panels = [("truth", visible(held_out_images(domain))[0])]
+    for c in rows:
+        stem = f"{domain}__{task}__{c['method']}__{c['origin']}"
+        image = read_image(out / "cells" / f"{stem}.png")[0]
+        panels.append((f"{c['method']}, {c['origin']} {mean_of(c.get('psnr', [])):.2f}", image))
+    lines = [strip(panels[i : i + 6]) for i in range(0, len(panels), 6)]
+    save_picture(out / f"{domain}-{task}.png", stack(lines))
+
+
+# numbers -----------------------------------------------------------------------------------------
+def difference(cell: Cell, reference: Cell, metric: str) -> tuple[float, float]:
+    """Mean of the paired differences and half of its 95 % t-interval."""
+    d = torch.tensor(cell[metric]) - torch.tensor(reference[metric])
+    n = len(d)
+    return float(d.mean()), float(student.ppf(0.975, n - 1) * d.std() / math.sqrt(n))
+
+
+def _gap(cell: Cell, reference: Cell, metric: str, digits: int) -> str:
+    mean, half = difference(cell, reference, metric)
+    return f"{mean:+.{digits}f} ± {half:.{digits}f}"
+
+
+def _reference(rows: list[Cell]) -> Cell | None:
+    ours = {c["origin"]: c for c in rows if c["method"] == REFERENCE and "psnr" in c}
+    return ours.get("fair", ours.get("shipped"))
+
+
+def second_metric(domain: str) -> str:
+    return "ssim" if domain == "mri" else "lpips"
+
+
+def mean_of(values: list[float]) -> float:
+    return sum(values) / max(1, len(values))
+
+
+def psnr_of(cell: Cell) -> float:
+    return mean_of(cell.get("psnr", [-99.0]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out/contest"))
+    options = parser.parse_args()
+    text = table(options.out)
+    write_text(options.out / "table.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
