@@ -117,6 +117,18 @@ def relative(a: Tensor, b: Tensor) -> float:
     return float((a - b).norm() / b.norm())
 
 
+TINY = UNetConfig(
+    image_size=None,
+    model_channels=8,
+    channel_mult=(1, 2),
+    num_res_blocks=1,
+    attention_ds=(),
+    middle_attention=False,
+    norm=False,
+)
+"""The smallest network for images of any size."""
+
+
 def random_unet(config: UNetConfig, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> UNet:
     """Every weight random, those that start at zero included."""
     with torch.device("meta"):

@@ -11,31 +11,22 @@ import pytest
 import torch
 import yaml
 
-from golden import random_unet
+from golden import TINY, random_unet
 from pnpcm import ConsistencyModel, DiffusionModel, catalogue, load_prior
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError, UnknownNameError
 from pnpcm.interop import hub
 from pnpcm.networks import UNetConfig
 from pnpcm.priors.checkpoint import NetPrior, export_openai, load_own, save_prior
 
-ANY_SIZE = UNetConfig(
-    image_size=None,
-    model_channels=8,
-    channel_mult=(1, 2),
-    num_res_blocks=1,
-    attention_ds=(),
-    middle_attention=False,
-    norm=False,
-)
 INFO = {"name": "tiny", "licence": "CC-BY-4.0", "training": [{"minutes": 3}, {"minutes": 4.5}]}
 
 
 def consistency(seed: int = 0) -> NetPrior:
-    return ConsistencyModel(random_unet(ANY_SIZE, seed))
+    return ConsistencyModel(random_unet(TINY, seed))
 
 
 def edm(seed: int = 1) -> NetPrior:
-    return DiffusionModel(random_unet(ANY_SIZE, seed), kind="edm")
+    return DiffusionModel(random_unet(TINY, seed), kind="edm")
 
 
 def same(a: Any, b: Any) -> bool:
@@ -86,7 +77,7 @@ def test_entries_say_what_the_header_says(shipped: Path, cached: Path) -> None:
     assert (mine.name, mine.kind, mine.shipped) == ("mine", "edm", False)
     assert cm.parameters == sum(p.numel() for p in consistency().parameters())
     assert cm.bytes == (shipped / "natural-cm.safetensors").stat().st_size > 4 * cm.parameters
-    assert (cm.config, cm.image_size, cm.minutes) == (ANY_SIZE, None, 7.5)
+    assert (cm.config, cm.image_size, cm.minutes) == (TINY, None, 7.5)
     assert cm.info["licence"] == "CC-BY-4.0"
     assert cm.card == teacher.card == shipped / "natural.md"
     assert (mine.card, mine.minutes) == (None, None)
@@ -145,7 +136,7 @@ def test_a_name_wins_over_a_local_file_and_a_path_does_not_lose(
 
 def test_shipped_files_win_over_cached_ones_of_the_same_kind(shipped: Path, cached: Path) -> None:
     save_prior(consistency(9), cached / "natural-cm.safetensors")
-    save_prior(DiffusionModel(random_unet(ANY_SIZE), kind="vp"), cached / "natural-vp.safetensors")
+    save_prior(DiffusionModel(random_unet(TINY), kind="vp"), cached / "natural-vp.safetensors")
     assert catalogue.find("natural").shipped
     assert catalogue.kinds("natural") == ("consistency", "edm", "vp")
     assert not catalogue.find("natural", "vp").shipped
@@ -247,7 +238,7 @@ def test_an_exported_folder_is_read_back(shipped: Path, folder: Path) -> None:
     assert load_prior(str(folder)).info == INFO  # type: ignore[attr-defined]
     config = json.loads((folder / "config.json").read_text())
     assert config["kind"] == "consistency"
-    assert UNetConfig.from_dict(config["network"]) == ANY_SIZE
+    assert UNetConfig.from_dict(config["network"]) == TINY
     head, rest = front_matter(folder)
     assert (head["license"], head["library_name"]) == ("cc-by-4.0", "pnpcm")
     assert "consistency-model" in head["tags"]

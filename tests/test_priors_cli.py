@@ -25,24 +25,15 @@ from PIL import Image
 from skimage.metrics import structural_similarity
 from typer.testing import CliRunner
 
-from golden import gen, random_unet
+from golden import TINY, gen, random_unet
 from pnpcm import ConsistencyModel, DiffusionModel, GaussianPrior, catalogue, load_prior
 from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, CheckpointError, PnPCMError, ShapeError, UnknownNameError
 from pnpcm.evaluation import Images, draw, evaluate, fit, next_level
-from pnpcm.networks import UNet, UNetConfig
+from pnpcm.networks import UNet
 from pnpcm.priors.checkpoint import export_openai, load_own, read_header, save_prior
 from pnpcm.schedules import karras
 
-TINY = UNetConfig(
-    image_size=None,
-    model_channels=8,
-    channel_mult=(1, 2),
-    num_res_blocks=1,
-    attention_ds=(),
-    middle_attention=False,
-    norm=False,
-)
 FIXED = replace(TINY, image_size=16, model_channels=32, norm=True, patch=2)
 COMPLEX = replace(TINY, in_channels=2)
 INFO = {"licence": "CC0-1.0", "training": [{"minutes": 90}]}

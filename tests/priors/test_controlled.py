@@ -9,29 +9,19 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from golden import random_unet
+from golden import TINY, random_unet
 from pnpcm import ConsistencyModel, DiffusionModel, catalogue, load_prior
 from pnpcm.counted import CountedPrior
 from pnpcm.errors import ArgumentError, CheckpointError, ShapeError, UnknownNameError
-from pnpcm.networks import UNetConfig
 from pnpcm.networks.control import ControlNet
 from pnpcm.priors.checkpoint import load_own, read_header, save_prior
 from pnpcm.priors.controlled import ControlledModel, fingerprint, load_control, save_control
 
-CONFIG = UNetConfig(
-    image_size=None,
-    model_channels=8,
-    channel_mult=(1, 2),
-    num_res_blocks=1,
-    attention_ds=(),
-    middle_attention=False,
-    norm=False,
-)
 TASK = {"operator": "superresolution", "options": {"factor": 2}, "sigma_y": 0.05}
 
 
 def plain(seed: int = 0) -> ConsistencyModel:
-    prior = ConsistencyModel(random_unet(CONFIG, seed))
+    prior = ConsistencyModel(random_unet(TINY, seed))
     prior.info = {"name": "tiny-cm", "licence": "CC0"}
     return prior
 
@@ -155,7 +145,7 @@ def test_wrong_priors_and_files_are_refused(tmp_path: Path) -> None:
     other.info["name"] = "other-cm"
     with pytest.raises(CheckpointError, match=r"beside the prior 'tiny-cm'.*not beside 'other-cm'"):
         load_control(path, other)
-    teacher = DiffusionModel(random_unet(CONFIG, 0), kind="edm")
+    teacher = DiffusionModel(random_unet(TINY, 0), kind="edm")
     with pytest.raises(ArgumentError, match="prior is a DiffusionModel around a UNet"):
         load_control(path, teacher)
     with pytest.raises(ArgumentError, match="around a SmoothNetwork"):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from golden import TINY
 from pnpcm.errors import ArgumentError, OperatorError
-from pnpcm.networks import UNetConfig
+from pnpcm.networks import UNet
+from pnpcm.networks.control import ControlNet
 from pnpcm.operators import (
     JPEG,
     GaussianBlur,
@@ -18,7 +21,7 @@ from pnpcm.operators import (
     SuperResolution,
     measure,
 )
-from pnpcm.priors import GaussianPrior
+from pnpcm.priors import ConsistencyModel, GaussianPrior
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.rng import generators, randn_like
 from pnpcm.solvers.cosign import CoSIGN, CoSIGNConfig
@@ -175,15 +178,7 @@ def test_bad_configurations(fields: dict[str, Any], message: str) -> None:
 
 def test_it_answers_to_the_network_it_was_given() -> None:
     """The hint of a network's own channels: two-channel images work like colour ones."""
-    config = UNetConfig(
-        image_size=None, in_channels=2, model_channels=8, channel_mult=(1,), num_res_blocks=1,
-        attention_ds=(), middle_attention=False, norm=False,
-    )  # fmt: skip
-    from pnpcm.networks import UNet
-    from pnpcm.networks.control import ControlNet
-    from pnpcm.priors import ConsistencyModel
-
-    network = UNet(config)
+    network = UNet(replace(TINY, in_channels=2))
     prior = ControlledModel(ConsistencyModel(network), ControlNet.beside(network))
     y = torch.zeros(1, 2, 8, 8)
     operator = Inpainting(torch.ones(8, 8))
