@@ -29,6 +29,8 @@ from torch.fft import fft, fft2, ifft, ifft2, irfft2, rfft2
 
 import pnpcm.operators as ops
 from pnpcm.core import DataStep
+from pnpcm.mri import birdcage_maps
+from pnpcm.operators.base import LinearOperatorBase
 from pnpcm.solvers import CGStep, GradientStep, ProxStep
 
 Shape = tuple[int, int, int]
@@ -121,6 +123,12 @@ def mri_cases(batch: int) -> Iterator[Case]:
     yield Case("CG(10) MRI, columns", batch, run, (pairs_1d, pairs_2d))
     run = step(CGStep(10), ops.MultiCoilMRI(maps, points), batch)
     yield Case("CG(10) MRI, 2-D mask", batch, run, (pairs_2d,))
+    small, maps = columns[:128], birdcage_maps(8, (128, 128))
+    operator = ops.MultiCoilMRI(maps, small)
+    y = operator.A(image(batch, 2, 128, 128))
+    by_cg = ("CG", lambda: LinearOperatorBase._A_dagger(operator, y, 0.0))
+    once = ("factorization", lambda: ops.MultiCoilMRI(maps, small).row_values)
+    yield Case("A⁺y MRI 128², columns", batch, lambda: operator.A_dagger(y), (by_cg, once))
 
 
 def large_cases() -> Iterator[tuple[str, Callable[[Shape], Any], tuple[str, ...]]]:

@@ -39,6 +39,26 @@ def test_normal_operator_without_shifts_is_the_normal_operator(
     assert relative(operator.A_adjoint_A(x), operator.A_adjoint(operator.A(x))) < 1e-12
 
 
+@pytest.mark.parametrize("each", [True, False], ids=["each its own", "one for all"])
+@pytest.mark.parametrize("reg", [0.0, 0.05])
+def test_pseudo_inverse_by_rows_is_that_of_the_matrix(each: bool, reg: float) -> None:
+    """Against Aᴴ(AAᴴ + reg)⁺ of the matrix written out, with two coils for four unknowns."""
+    g, n, size = gen(), 2 if each else 1, (3, 12)
+    maps = torch.randn((n, 2, *size), generator=g, dtype=torch.complex128)
+    lines = (torch.arange(12) % torch.tensor([[4], [3]]) == 0)[:n, None]
+    operator = MultiCoilMRI(maps, lines.expand(n, *size))
+    y = operator.noise_like(torch.zeros((2, 2, *size), dtype=torch.complex128), g)
+    found = operator.A_dagger(y, reg)
+    for i in range(2):
+        alone = MultiCoilMRI(maps[i % n], lines[i % n].expand(size))
+        basis = torch.eye(36, dtype=torch.complex128).reshape(36, *size)
+        A = alone.A(basis).reshape(36, -1).T
+        loaded = A @ A.mH + reg * torch.eye(len(A), dtype=A.dtype)
+        expected = A.mH @ (torch.linalg.pinv(loaded, rtol=1e-10) @ y[i].flatten())
+        image = torch.complex(found[i, 0], found[i, 1]).flatten()
+        assert relative(image, expected) < 1e-9
+
+
 def test_one_uniform_coil_has_the_closed_form() -> None:
     """(mask + ρ) Z = mask Y + ρ V in k-space, against CG."""
     from pnpcm.transforms import fft2c, ifft2c
