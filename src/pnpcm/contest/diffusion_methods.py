@@ -28,10 +28,11 @@ def _dps_published(s: Setting) -> Values:
 
 
 def _pigdm(values: Values, s: Setting) -> Config:
+    """The paper's form for noisy linear problems; nonlinear ones have none."""
     return PiGDMConfig(
         weight=values["weight"],
         variant="ddim" if values["ddim"] else "official",
-        noise_aware=values["noise_aware"] and s.linear,
+        noise_aware=s.linear,
         noise_std=s.noise_std,
     )
 
@@ -98,8 +99,9 @@ ON_DIFFUSION: dict[str, Method] = {
     "dps": Method(_dps, {"zeta": (0.03, 10.0, True)}, _dps_published, FIFTH),
     "pigdm": Method(
         _pigdm,
-        {"weight": (0.05, 5.0, True), "noise_aware": (False, True), "ddim": (False, True)},
-        fixed(weight=1.0, noise_aware=False, ddim=False),
+        {"weight": (0.05, 5.0, True), "ddim": (False, True)},
+        fixed(weight=1.0, ddim=False),
+        published=lambda s: PiGDMConfig(noise_std=s.noise_std),  # the code, which knows no noise
     ),
     "diffpir": Method(
         _diffpir,
