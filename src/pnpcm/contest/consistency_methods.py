@@ -124,7 +124,7 @@ ON_CONSISTENCY: dict[str, Method] = {
     ),
     "tv": Method(
         lambda values, s: TVConfig(**values),
-        {"weight": (1e-3, 1.0, True)},
+        {"weight": (1e-4, 1.0, True)},
         fixed(weight=0.05),
     ),
     "wiener": Method(_wiener, {"temperature": TEMPERATURE}, fixed(temperature=1.0)),
