@@ -9,13 +9,17 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from golden import TINY, random_unet
+from golden import TINY, gen, random_unet
 from pnpcm import ConsistencyModel, DiffusionModel, catalogue, load_prior
 from pnpcm.counted import CountedPrior
 from pnpcm.errors import ArgumentError, CheckpointError, ShapeError, UnknownNameError
+from pnpcm.linalg import norm
 from pnpcm.networks.control import ControlNet
+from pnpcm.operators import GaussianBlur, Inpainting, SuperResolution, measure
+from pnpcm.operators.base import LinearOperatorBase
 from pnpcm.priors.checkpoint import load_own, read_header, save_prior
 from pnpcm.priors.controlled import ControlledModel, fingerprint, load_control, save_control
+from pnpcm.solvers import CoSIGN, CoSIGNConfig
 
 TASK = {"operator": "superresolution", "options": {"factor": 2}, "sigma_y": 0.05}
 
@@ -179,6 +183,28 @@ def test_load_prior_finds_controls_by_path_and_by_task(
         load_prior("tiny", control="deblur")
     with pytest.raises(CheckpointError, match=r"none\.safetensors is not a file"):
         load_prior("tiny", control=tmp_path / "none.safetensors")
+
+
+SERVED: dict[str, LinearOperatorBase] = {
+    "superres-4": SuperResolution((3, 64, 64), 4),
+    "deblur-gauss": GaussianBlur((3, 64, 64)),
+    "inpaint-70": Inpainting.random((64, 64), missing=0.7, generator=gen()),
+}
+
+
+@pytest.mark.parametrize("task", SERVED)
+def test_shipped_controls_serve_their_task_and_no_other(task: str) -> None:
+    """From grey with noise of σ = 80 the hint must be what brings the picture back."""
+    assert set(catalogue.controls("faces")) == set(SERVED)
+    prior = load_prior("faces", control=task)
+    solver = CoSIGN(prior, CoSIGNConfig(sigmas=(80.0,), noise_std=0.1))
+    for name, operator in SERVED.items():
+        assert (solver.refusal(operator) is None) == (name == task)
+    x = load_prior("faces")(80 * torch.randn((2, 3, 64, 64), generator=gen()), 80.0)  # two faces
+    y = measure(SERVED[task], x, 0.05, generator=gen(1))
+    found = solver(y, SERVED[task], generator=gen(2)).x
+    own, swapped = norm(found - x), norm(found - x.flip(0))
+    assert bool((own < 0.5 * swapped).all())
 
 
 def test_the_example_is_a_prior() -> None:
