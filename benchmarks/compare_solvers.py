@@ -55,14 +55,14 @@ def entries(domain: str, task: str) -> Iterator[tuple[str, str, Config]]:
     if ours is not None:
         yield REFERENCE, "shipped", ours.solver
     for row in BASELINES.values():
-        published = row.origin not in TASKS
-        if row.task != task or not (published or row.origin == domain):
+        if row.task != task or row.tuned_on not in (domain, None):
             continue
-        if published and row.method in SLOW and (domain, task) not in FULL_LENGTH:
-            continue
-        if row.origin == "lsun":  # the same method with other numbers, meant for bedrooms
-            continue
-        yield row.method, "fair" if row.origin == domain else row.origin, row.solver
+        if row.tuned_on is None:
+            if row.method in SLOW and (domain, task) not in FULL_LENGTH:
+                continue
+            if row.origin == "lsun":  # the same method with other numbers, meant for bedrooms
+                continue
+        yield row.method, row.origin.replace(domain, "fair"), row.solver
 
 
 def solve(round_: Round, domain: str, method: str, config: Config) -> tuple[Cell, Tensor]:

@@ -33,8 +33,7 @@ EVALUATIONS = {
     "dpir/official": 8,
 }
 DIFFERENTIATED = {"dps": 1000, "pigdm": 100, "dpnp": 500}
-OURS = ("faces", "natural", "mri")
-PUBLISHED = {name: row for name, row in BASELINES.items() if row.origin not in OURS}
+PUBLISHED = {name: row for name, row in BASELINES.items() if row.tuned_on is None}
 
 
 def example(row: Baseline) -> tuple[Any, torch.Tensor]:

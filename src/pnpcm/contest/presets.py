@@ -2,8 +2,9 @@
 
 Origins: ``official`` (the authors' code, in our units: images in [-1, 1], noise_std = 0.10 for
 sigma_y = 0.05), ``lsun`` and ``fastmri`` (what the PnP-CM paper says it changed), and the shipped
-priors ``faces``, ``natural`` and ``mri``: the fair tuning, read from `data/baselines.json`, which
-`benchmarks/tune_baselines.py` writes. Where a publication has no value for a task, there is no row.
+priors ``faces``, ``natural`` and ``mri``: the fair tuning with 12 trials, ``faces@60`` with 60, all
+read from `data/baselines.json`, which `benchmarks/tune_baselines.py` writes. Where a publication
+has no value for a task, there is no row.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from pnpcm.tables import Table
 
 LINEAR = ("superres-4", "deblur-gauss", "inpaint-70")
 NONLINEAR = ("jpeg-5", "nonlinear-deblur", "phase-retrieval")
+TUNED_ON = ("faces", "natural", "mri")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Baseline:
     @property
     def name(self) -> str:
         return f"{self.method}/{self.origin}/{self.task}"
+
+    @property
+    def tuned_on(self) -> str | None:
+        """The shipped prior of a fair tuning; None: published numbers."""
+        prior = self.origin.partition("@")[0]
+        return prior if prior in TUNED_ON else None
 
     def to_dict(self) -> dict[str, Any]:
         return vars(self) | {"solver": self.solver.to_dict()}
