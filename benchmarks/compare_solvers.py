@@ -1,4 +1,4 @@
-"""Every solver on the same prior, operator, measurement and seed: the table of issue 5.
+"""Every solver on the same prior, operator, measurement and seed.
 
     python benchmarks/compare_solvers.py faces --out out/contest [--shard 0/2] [--only 'dps/*']
     python benchmarks/contest_table.py --out out/contest
@@ -17,17 +17,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from contest_problems import (
-    TASKS,
-    Round,
-    fingerprint,
-    held_out_images,
-    measured,
-    missing,
-    prior_for,
-)
+from contest_problems import TASKS, Round, held_out_images, measured, missing, prior_for
 from contest_table import REFERENCE, Cell, psnr_of
 from pnpcm import PRESETS
 from pnpcm.contest import BASELINES
@@ -38,6 +30,7 @@ from pnpcm.lpips import lpips
 from pnpcm.metrics import psnr, ssim
 from pnpcm.operators import PhaseRetrieval
 from pnpcm.pipeline.signs import squared_distance
+from pnpcm.priors.controlled import fingerprint
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
 from pnpcm.training.pictures import visible
@@ -102,7 +95,8 @@ def run(domain: str, out: Path, shard: str, only: list[str]) -> None:
         round_ = measured(domain, task, x, seed=SEED)
         if missing(method, round_, domain):
             continue
-        weights = fingerprint(prior_for(method, domain, task))
+        prior = prior_for(method, domain, task)
+        weights = fingerprint(prior) if isinstance(prior, nn.Module) else None
         made_of = json.loads(json.dumps({"config": config.to_dict(), "weights": weights}))
         if file.exists() and made_of.items() <= json.loads(file.read_text()).items():
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,15 +127,6 @@ def prior_for(method: str, domain: str, task: str) -> Prior | None:
     if method == "cosign":
         return load_prior(domain, control=task)
     return load_prior(domain, kind="edm" if "edm" in solver.kinds else None)
-
-
-def fingerprint(prior: Prior | None) -> str:
-    """Changes with any weight of the prior."""
-    weights = prior.state_dict() if isinstance(prior, torch.nn.Module) else {}
-    digest = hashlib.sha256()
-    for tensor in weights.values():
-        digest.update(tensor.numpy().tobytes())
-    return digest.hexdigest()[:12]
 
 
 def missing(method: str, round_: Round, domain: str) -> str | None:

@@ -25,7 +25,7 @@ PNP_CM_SPACE: dict[str, Axis] = {
     "noise_scale": (0.0, 1.0, False),
 }
 """Levels that the model is told, (1 + δ)σ, and the share of injected noise in them: with δ = 0 four
-numbers say what five would, none of it twice. Presets tuned with 60 trials lie in these ranges."""
+numbers say what five would, none of it twice. Most presets tuned with 60 trials lie in here."""
 
 
 def _pnp_cm(values: Values, s: Setting) -> Config:

@@ -99,7 +99,7 @@ class ControlledModel(NetworkPrior):
         return cls(ConsistencyModel(network), control).eval()
 
 
-def fingerprint(network: UNet) -> str:
+def fingerprint(network: nn.Module) -> str:
     """16 hex digits that tell networks apart by their weights, rounded to half precision.
 
     So a prior has the same one whether it was stored in half or in full.
