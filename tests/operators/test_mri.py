@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from golden import R4_LINES, gen, image, mask, mri, relative
+from pnpcm.linalg import like_form
 from pnpcm.operators import (
     Inpainting,
     MultiCoilMRI,
@@ -57,6 +58,36 @@ def test_pseudo_inverse_by_rows_is_that_of_the_matrix(each: bool, reg: float) ->
         expected = A.mH @ (torch.linalg.pinv(loaded, rtol=1e-10) @ y[i].flatten())
         image = torch.complex(found[i, 0], found[i, 1]).flatten()
         assert relative(image, expected) < 1e-9
+
+
+@pytest.mark.parametrize("each", [True, False], ids=["each its own", "one for all"])
+@pytest.mark.parametrize("complex_image", [True, False])
+def test_prox_by_rows_solves_the_normal_equations(each: bool, complex_image: bool) -> None:
+    """γAᴴ(Ax − y) + x − z = 0 with one γ per image, from small to huge."""
+    g, n, size = gen(), 3 if each else 1, (5, 12)
+    maps = torch.randn((n, 2, *size), generator=g, dtype=torch.complex128)
+    lines = (torch.arange(12) % torch.tensor([[4], [3], [2]]) == 0)[:n, None]
+    operator = MultiCoilMRI(maps, lines.expand(n, *size))
+    assert operator.row_wise
+    y = operator.noise_like(torch.zeros((3, 2, *size), dtype=torch.complex128), g)
+    z = torch.randn((3, 2, *size), generator=g, dtype=torch.float64)
+    z = torch.complex(z[:, 0], z[:, 1]) if complex_image else z
+    gamma = torch.tensor([0.1, 10.0, 1e4], dtype=torch.float64)
+    x = operator.prox_l2(z, y, gamma)
+    assert x.dtype == z.dtype
+    for i in range(3):
+        one = MultiCoilMRI(maps[i % n], lines[i % n].expand(size))
+        pull = one.A_adjoint_A(x[i : i + 1]) - like_form(one.A_adjoint(y[i : i + 1]), z)
+        gradient = gamma[i] * pull + x[i : i + 1] - z[i : i + 1]
+        assert float(gradient.abs().max()) < 1e-9 * float(gamma[i])
+
+
+def test_rows_that_are_coupled_or_large_are_left_to_cg() -> None:
+    maps = torch.ones((1, 8, 8), dtype=torch.complex64)
+    points = torch.eye(8)
+    assert not MultiCoilMRI(maps, points).row_wise
+    assert MultiCoilMRI(maps, points[0]).row_wise
+    assert not MultiCoilMRI(torch.ones((1, 320, 320), dtype=torch.complex64), torch.ones(320)).row_wise
 
 
 def test_one_uniform_coil_has_the_closed_form() -> None:

@@ -27,9 +27,10 @@ class MultiCoilMRI(LinearOperatorBase):
     of the input, ``A_adjoint`` gives two channels. ``y``: complex ``(B, coils, H, W)``; deepinv's
     ``(B, 2, coils, H, W)`` is taken by ``A_adjoint`` too. ``coil_maps``: complex
     ``(coils, H, W)`` or ``(B, coils, H, W)``. ``mask``: ``(W,)`` for whole columns, ``(H, W)`` or
-    ``(B, H, W)``. ``prox_l2`` by CG on AᴴA, in which the shifts of F cancel against each other
-    and, for a column mask, the transform along columns cancels too: AᴴA then maps each row to
-    itself, and ``A_dagger`` of images that are not large diagonalizes it once and for all.
+    ``(B, H, W)``. In AᴴA the shifts of F cancel against each other and, for a column mask, the
+    transform along columns cancels too: AᴴA then maps each row to itself, and for images that
+    are not large it is diagonalized once and for all. ``prox_l2``, ``A_dagger`` and conditional
+    draws are exact there, and CG elsewhere.
     """
 
     def __init__(self, coil_maps: Tensor, mask: Tensor) -> None:
@@ -124,20 +125,40 @@ class MultiCoilMRI(LinearOperatorBase):
         right = like_form(self._A_adjoint(y), z)
         return z + self._solve_normal(gamma * (right - self.A_adjoint_A(z)), gamma)
 
+    def _solve_normal(self, b: Tensor, gamma: Gamma) -> Tensor:
+        """Q (1 + γλ)⁻¹ Qᴴ b by rows; CG where rows are coupled or too large to factorize."""
+        if not self.row_wise:
+            return super()._solve_normal(b, gamma)
+        if isinstance(gamma, Tensor):
+            gamma = gamma.real.reshape(-1, 1, 1)
+        right = to_complex(b)
+        solution = self._in_rows(1 / (1 + gamma * self._like("row_values", right)), right)
+        return solution if b.is_complex() else to_channels(solution)
+
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
-        """Q (λ + reg)⁻¹ Qᴴ Aᴴy by rows; CG where rows are coupled or too large to factorize."""
-        size = max(len(self.coil_maps), len(self.mask)) * self.mask[0].numel() * y.shape[-1]
-        if not self.columns or size > FACTORIZED:
+        """Q (λ + reg)⁻¹ Qᴴ Aᴴy by rows, or CG likewise; λ that drown in rounding count as 0."""
+        if not self.row_wise:
             return super()._A_dagger(y, reg)
         right = to_complex(self._A_adjoint(y))
-        values, Q = self._like("row_values", right), self._like("row_vectors", right)
+        values = self._like("row_values", right)
         floor = 30 * torch.finfo(right.dtype).eps * values.amax((1, 2), keepdim=True)
         damped = values + reg
         gain = torch.where(damped > floor, 1 / damped.clamp_min(floor), 0)
-        if len(Q) == 1:  # the images side by side, as columns
-            rows = right.permute(1, 2, 0)
-            return to_channels((Q[0] @ (gain[0, ..., None] * (Q[0].mH @ rows))).permute(2, 0, 1))
-        return to_channels((Q @ (gain[..., None] * (Q.mH @ right[..., None])))[..., 0])
+        return to_channels(self._in_rows(gain, right))
+
+    def _in_rows(self, gain: Tensor, image: Tensor) -> Tensor:
+        """Q gain Qᴴ image, for each row h of the complex image its own Q."""
+        Q = self._like("row_vectors", image)
+        if len(Q) > 1:
+            return (Q @ (gain[..., None] * (Q.mH @ image[..., None])))[..., 0]
+        images = image.permute(1, 2, 0)  # those of a batch side by side, as columns
+        return (Q[0] @ (gain.permute(1, 2, 0) * (Q[0].mH @ images))).permute(2, 0, 1)
+
+    @property
+    def row_wise(self) -> bool:
+        """Whether AᴴA keeps to rows that are small enough to be diagonalized, once and for all."""
+        rows = max(len(self.coil_maps), len(self.mask)) * self.mask[0].numel()
+        return self.columns and rows * self.mask.shape[-1] <= FACTORIZED
 
     @property
     def row_values(self) -> Tensor:
