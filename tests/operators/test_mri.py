@@ -87,7 +87,9 @@ def test_rows_that_are_coupled_or_large_are_left_to_cg() -> None:
     points = torch.eye(8)
     assert not MultiCoilMRI(maps, points).row_wise
     assert MultiCoilMRI(maps, points[0]).row_wise
-    assert not MultiCoilMRI(torch.ones((1, 320, 320), dtype=torch.complex64), torch.ones(320)).row_wise
+    assert not MultiCoilMRI(
+        torch.ones((1, 320, 320), dtype=torch.complex64), torch.ones(320)
+    ).row_wise
 
 
 def test_one_uniform_coil_has_the_closed_form() -> None:

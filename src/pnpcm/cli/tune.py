@@ -49,6 +49,7 @@ def tune(
     from pnpcm.files import write_json
     from pnpcm.pipeline import load_prior
     from pnpcm.pipeline.settings import parse_settings
+    from pnpcm.pipeline.study import tried
     from pnpcm.pipeline.tune import tune as search
     from pnpcm.pipeline.tune_picture import picture_of_search
 
@@ -80,7 +81,7 @@ def tune(
         def show(study: Any, trial: Any) -> None:
             done = [t.value for t in study.trials if t.value is not None]
             text = f"best {max(done):.3f}" if done else "tune"
-            progress.update(bar, completed=trial.number + 1, description=text)
+            progress.update(bar, completed=len(tried(study)), description=text)
 
         found = search(
             wanted,

@@ -12,7 +12,7 @@ from pnpcm.contest.method import Setting, Values
 from pnpcm.contest.methods import METHODS
 from pnpcm.core import Config, Prior
 from pnpcm.errors import ArgumentError
-from pnpcm.pipeline.study import check_metric, judge, open_study, trials_left
+from pnpcm.pipeline.study import check_metric, judge, open_study, search, tried
 from pnpcm.solvers import SOLVERS
 from pnpcm.tasks import Problem
 
@@ -49,36 +49,33 @@ def fair_tune(
     check_metric(metric)
     row = METHODS[method]
 
-    def configure(number: int, values: Values) -> Config:
-        if number == 0 and row.published is not None:
+    def configure(k: int, values: Values) -> Config:
+        if k == 0 and row.published is not None:
             return row.published(setting)
         return row.build({name: _short(values[name]) for name in row.space}, setting)
 
-    def objective(trial: Any) -> float:
+    def objective(trial: Any, k: int) -> float:
         values = {
             name: trial.suggest_categorical(name, axis)
             if len(axis) == 2
             else trial.suggest_float(name, axis[0], axis[1], log=axis[2])
             for name, axis in row.space.items()
         }
-        return judge(
-            trial, SOLVERS[method](prior, configure(trial.number, values)), problem, x, metric, seed
-        )
+        solver = SOLVERS[method](prior, configure(k, values))
+        return judge(trial, solver, problem, x, metric, seed)
 
-    study = open_study(storage, seed, startup=6, patience=4)
-    if not study.trials:
-        study.enqueue_trial(row.first(setting))
-    left = trials_left(study, trials)
-    if left > 0:
-        study.optimize(objective, left, catch=(ArgumentError,))
+    study = open_study(storage, patience=4)
+    search(study, objective, trials, starts=[row.first(setting)], startup=6, seed=seed)
+    points = tried(study)
     try:
         best = study.best_trial
     except ValueError as error:
         raise ArgumentError(
             f"none of {trials} trials of {method} on {setting.task} gave a finite image"
         ) from error
-    config = configure(best.number, best.params)
-    return Fair(config, best.params, study.best_value, study.trials[0].value, len(study.trials))
+    k = [t.number for t in points].index(best.number)
+    config = configure(k, best.params)
+    return Fair(config, best.params, study.best_value, points[0].value, len(points))
 
 
 def _short(value: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,12 +71,8 @@ def halves(count: int) -> list[range]:
     return [range(middle), range(middle, count)] if count > 1 else [range(1)]
 
 
-def open_study(storage: Path | None, seed: int, *, startup: int, patience: int) -> optuna.Study:
-    """A study in ``storage`` that goes on where it stopped.
-
-    After ``startup`` trials a tree-structured Parzen estimator proposes, after ``patience`` ones a
-    trial below the median of the others is given up.
-    """
+def open_study(storage: Path | None, *, patience: int) -> optuna.Study:
+    """A study in ``storage``; after ``patience`` trials one below their median is given up."""
     library = load_optuna()
     place = None
     if storage is not None:
@@ -85,14 +83,56 @@ def open_study(storage: Path | None, seed: int, *, startup: int, patience: int) 
         storage=place,
         load_if_exists=True,
         direction="maximize",
-        sampler=library.samplers.TPESampler(seed=seed, multivariate=True, n_startup_trials=startup),
         pruner=library.pruners.MedianPruner(n_startup_trials=patience),
     )
     return study
 
 
-def trials_left(study: optuna.Study, trials: int) -> int:
-    return trials - len([t for t in study.trials if t.state.is_finished()])
+def search(
+    study: optuna.Study,
+    objective: Callable[[Any, int], float],
+    points: int,
+    *,
+    starts: Sequence[Mapping[str, Any]],
+    startup: int,
+    seed: int,
+    callback: Callable[[optuna.Study, Any], None] | None = None,
+) -> None:
+    """Try points until there are so many; ``objective(trial, k)`` scores the k-th one.
+
+    First come ``starts``, then random points, after ``startup`` in all those of a tree-structured
+    Parzen estimator. Point k draws from a seed of its own, and one that was cut off is tried
+    again: a study that was stopped, whenever it was, finds what it would have found undisturbed.
+    """
+    library = load_optuna()
+    for cut_off in (t for t in study.trials if t.state.name == "RUNNING"):
+        study.tell(cut_off.number, state=library.trial.TrialState.FAIL)
+    for k in range(len(tried(study)), points):
+        own = int(np.random.SeedSequence([seed, k]).generate_state(1)[0])
+        study.sampler = library.samplers.TPESampler(
+            seed=own, multivariate=True, n_startup_trials=startup
+        )
+        if k < len(starts) and not any(t.state.name == "WAITING" for t in study.trials):
+            study.enqueue_trial(dict(starts[k]))
+
+        def attempt(trial: Any, k: int = k) -> float:
+            try:
+                return objective(trial, k)
+            except ArgumentError:
+                trial.set_user_attr("diverged", True)
+                raise
+
+        calls = None if callback is None else [callback]
+        study.optimize(attempt, 1, callbacks=calls, catch=(ArgumentError,))
+
+
+def tried(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """The points tried so far, in order: scored, given up or diverged, but not those cut off."""
+    return [
+        t
+        for t in study.trials
+        if t.state.name in ("COMPLETE", "PRUNED") or t.user_attrs.get("diverged")
+    ]
 
 
 def load_optuna() -> Any:

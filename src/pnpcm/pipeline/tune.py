@@ -15,7 +15,7 @@ from pnpcm.lpips import available
 from pnpcm.pipeline.choose import choose, frame_for, usual_steps
 from pnpcm.pipeline.measurement import simulate
 from pnpcm.pipeline.rules import Numbers
-from pnpcm.pipeline.study import check_metric, judge, open_study, scores, trials_left
+from pnpcm.pipeline.study import check_metric, judge, open_study, scores, search, tried
 from pnpcm.presets import Preset
 from pnpcm.solvers import PnPCM, PnPCMConfig
 from pnpcm.tasks import Problem, Task
@@ -85,7 +85,7 @@ def tune(
     def configure(values: dict[str, float]) -> PnPCMConfig:
         return numbers(values).config(n, conditions["error_std"], **frame)
 
-    def objective(trial: Any) -> float:
+    def objective(trial: Any, k: int) -> float:
         values = {
             name: trial.suggest_float(name, low, high, log=log)
             for name, (low, high, log) in SPACE.items()
@@ -93,20 +93,21 @@ def tune(
         } | given
         return judge(trial, PnPCM(prior, configure(values)), problem, x, metric, seed)
 
-    study = open_study(storage, seed, startup=16, patience=8)
-    if not study.trials:
-        starts = _starts(conditions["error_std"])
-        for steps_before in (usual_steps(task), n):  # the first trial is what n has now
-            before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
-            if before is not None:
-                starts.insert(0, Numbers.of(before, conditions["error_std"]))
-        for start in starts:
-            free = {k: v for k, v in _values(start).items() if k not in given}
-            study.enqueue_trial(free)
-    left = trials_left(study, trials)
-    if left > 0:
-        calls = None if callback is None else [callback]
-        study.optimize(objective, left, callbacks=calls, catch=(ArgumentError,))
+    starts = _starts(conditions["error_std"])
+    for steps_before in (usual_steps(task), n):  # the first trial is what n has now
+        before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
+        if before is not None:
+            starts.insert(0, Numbers.of(before, conditions["error_std"]))
+    study = open_study(storage, patience=8)
+    search(
+        study,
+        objective,
+        trials,
+        starts=[{k: v for k, v in _values(s).items() if k not in given} for s in starts],
+        startup=16,
+        seed=seed,
+        callback=callback,
+    )
     best = _rounded(configure(study.best_params | given))
     expected = {}
     for name in ("psnr", "lpips") if available() and x.shape[1] == 3 else ("psnr",):
@@ -121,11 +122,11 @@ def tune(
         sigma_y,
         best,
         expected,
-        source or f"pnpcm tune, {len(study.trials)} trials, {metric}",
+        source or f"pnpcm tune, {len(tried(study))} trials, {metric}",
         {k: round(v, 6) for k, v in conditions.items()},
     )
-    first = study.trials[0].value
-    return Tuned(preset, study.best_value, first, len(study.trials), study)
+    points = tried(study)
+    return Tuned(preset, study.best_value, points[0].value, len(points), study)
 
 
 def numbers(values: dict[str, float]) -> Numbers:
