@@ -63,6 +63,7 @@ def _dpnp(values: Values, s: Setting) -> Config:
 def _pnp_dm(values: Values, s: Setting) -> Config:
     return PnPDMConfig(
         eta_min=values["eta_min"],
+        mode="ode" if values["ode"] else "sde",
         noise_std=values["temperature"] * s.noise_std,
         langevin_rate=values["langevin_rate"],
         grid="vp",
@@ -124,10 +125,11 @@ ON_DIFFUSION: dict[str, Method] = {
         _pnp_dm,
         {
             "eta_min": (0.02, 0.6, True),
+            "ode": (False, True),
             "temperature": TEMPERATURE,
             "langevin_rate": (1e-6, 1e-3, True),
         },
-        fixed(eta_min=0.3, temperature=1.0, langevin_rate=1e-4),
+        fixed(eta_min=0.3, ode=False, temperature=1.0, langevin_rate=1e-4),
         FIFTH,
     ),
     "dds": Method(
