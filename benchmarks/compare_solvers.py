@@ -5,24 +5,22 @@
 
 Needs ../shared/data: 10 held-out faces of 64×64, 10 centre crops of CBSD68 of 128×128, 10 slices of
 IXI subjects that nothing was trained or tuned on. Each cell (prior, task, method, preset) is
-computed once and kept as a file, so it may be stopped, sharded and run again; a new preset or new
-weights make it anew. Phase retrieval is scored with the signs of the true image, for every method.
+computed once and kept (see contest_cells.py), so it may be stopped, sharded and run again; a new
+preset or new weights make it anew. Phase retrieval is scored with the signs of the true image, for
+every method.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from contest_cells import SLOW, Cell, entries, is_current, made_of, stored
 from contest_problems import TASKS, Round, held_out_images, measured, missing, prior_for
-from contest_table import REFERENCE, Cell, psnr_of
-from pnpcm import PRESETS
-from pnpcm.contest import BASELINES
+from contest_table import psnr_of
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.files import save_picture, to_picture, write_json
@@ -30,32 +28,12 @@ from pnpcm.lpips import lpips
 from pnpcm.metrics import psnr, ssim
 from pnpcm.operators import PhaseRetrieval
 from pnpcm.pipeline.signs import squared_distance
-from pnpcm.priors.controlled import fingerprint
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
 from pnpcm.training.pictures import visible
 
 BATCH = 5
 SEED = 7000
-SLOW = {"dps", "dpnp", "pnp-dm"}
-FULL_LENGTH = {("faces", task) for task in ("superres-4", "deblur-gauss", "inpaint-70")}
-"""Where slow methods also run with all their published steps: elsewhere it would take a day."""
-
-
-def entries(domain: str, task: str) -> Iterator[tuple[str, str, Config]]:
-    """(method, origin of its numbers, configuration) of every row of a task."""
-    ours = PRESETS.get(f"{domain}/{task}")
-    if ours is not None:
-        yield REFERENCE, "shipped", ours.solver
-    for row in BASELINES.values():
-        if row.task != task or row.tuned_on not in (domain, None):
-            continue
-        if row.tuned_on is None:
-            if row.method in SLOW and (domain, task) not in FULL_LENGTH:
-                continue
-            if row.origin == "lsun":  # the same method with other numbers, meant for bedrooms
-                continue
-        yield row.method, row.origin.replace(domain, "fair"), row.solver
 
 
 def solve(round_: Round, domain: str, method: str, config: Config) -> tuple[Cell, Tensor]:
@@ -95,10 +73,8 @@ def run(domain: str, out: Path, shard: str, only: list[str]) -> None:
         round_ = measured(domain, task, x, seed=SEED)
         if missing(method, round_, domain):
             continue
-        prior = prior_for(method, domain, task)
-        weights = fingerprint(prior) if isinstance(prior, nn.Module) else None
-        made_of = json.loads(json.dumps({"config": config.to_dict(), "weights": weights}))
-        if file.exists() and made_of.items() <= json.loads(file.read_text()).items():
+        made = made_of(domain, task, method, config)
+        if is_current(stored(out).get(file.stem), made):
             continue
         try:
             cell, image = solve(round_, domain, method, config)
@@ -107,8 +83,16 @@ def run(domain: str, out: Path, shard: str, only: list[str]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         save_picture(file.with_suffix(".png"), to_picture(image.clamp(-1, 1)))
         key = {"prior": domain, "task": task, "method": method, "origin": origin}
-        write_json(file, key | cell | made_of)
+        write_json(file, key | _short(cell) | made)
         print(file.stem, f"{psnr_of(cell):.2f} dB, {cell.get('seconds', 0):.2f} s", flush=True)
+
+
+def _short(cell: Cell) -> Cell:
+    """Five digits of every score: enough for any table, and a file that people can read."""
+    return {
+        key: [round(v, 5) for v in value] if isinstance(value, list) else value
+        for key, value in cell.items()
+    }
 
 
 def main() -> None:

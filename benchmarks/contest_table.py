@@ -1,8 +1,9 @@
 """Tables and pictures of the contest, from the cells that compare_solvers.py has left so far.
 
-    python benchmarks/contest_table.py --out out/contest
+    python benchmarks/contest_table.py --out out/contest [--keep]
 
-Writes table.md, with an overview per prior and one table per task, and a picture per task.
+Writes table.md, with an overview per prior and one table per task, and a picture per task of the
+cells that are in the folder. `--keep`: the table also as CONTEST.md, its cells in contest.jsonl.
 Differences to PnP-CM are paired by image, with a 95 % t-interval. The reference is its fair row
 with 12 trials, for methods tuned with more (fair@60) that with as many.
 """
@@ -10,31 +11,41 @@ with 12 trials, for methods tuned with more (fair@60) that with as many.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from pathlib import Path
-from typing import Any
 
 import torch
 from scipy.stats import t as student
 
+from contest_cells import REFERENCE, Cell, current, keep, name_of
 from contest_problems import TASKS, held_out_images, measured, missing
 from pnpcm.contest import METHODS
 from pnpcm.files import read_image, save_picture, stack, strip, write_text
 from pnpcm.training.pictures import visible
 
-Cell = dict[str, Any]
-REFERENCE = "pnp-cm"
 TITLES = {
     "faces": "`faces`, 10 faces of 64×64 (FairFace validation), σ_y = 0.05",
     "natural": "`natural`, 10 crops of 128×128 (CBSD68), σ_y = 0.05",
     "mri": "`mri`, 10 slices of 128×128 (IXI, 8 simulated coils), σ_y = 0.005",
 }
+KEPT_TABLE = Path(__file__).parent / "CONTEST.md"
+PREFACE = """# Every method on one prior
+
+Written by `contest_table.py --keep` from `contest.jsonl`; read [RESULTS.md](RESULTS.md) first.
+
+All methods get the same prior (denoiser and consistency model of one shipped prior), operator,
+measurement and seeds; phase retrieval is scored with the signs of the true image. Numbers:
+`shipped`, the preset; `fair`, 12 trials on 4 training crops of 64×64, metric PSNR − 20 LPIPS (MRI:
+PSNR), with a fifth of the steps for DPS, DPnP and PnP-DM; `fair@60`, 60 trials; all others are
+published ones. NFE and VJPs are evaluations of the network and products with its Jacobian, per
+image; seconds are those of one core of two, the other one busy, in batches of five. Δ: mean
+difference to PnP-CM over the images, with a 95 % t-interval; ↑ better, ↓ worse where the interval
+leaves out 0. –: no entry, for the reason below the table.
+"""
 LARGER_IS_BETTER = {"psnr": True, "ssim": True, "lpips": False}
 
 
-def table(out: Path) -> str:
-    cells = [json.loads(p.read_text()) for p in sorted((out / "cells").glob("*.json"))]
+def table(out: Path, cells: list[Cell]) -> str:
     lines: list[str] = []
     for domain, tasks in TASKS.items():
         of_domain = [c for c in cells if c["prior"] == domain]
@@ -121,8 +132,10 @@ def _picture(out: Path, domain: str, task: str, rows: list[Cell]) -> None:
     """The first image by every method, in the order of the table."""
     panels = [("truth", visible(held_out_images(domain))[0])]
     for c in rows:
-        stem = f"{domain}__{task}__{c['method']}__{c['origin']}"
-        image = read_image(out / "cells" / f"{stem}.png")[0]
+        file = out / "cells" / f"{name_of(c)}.png"
+        if not file.exists():
+            continue
+        image = read_image(file)[0]
         panels.append((f"{c['method']}, {c['origin']} {mean_of(c.get('psnr', [])):.2f}", image))
     lines = [strip(panels[i : i + 6]) for i in range(0, len(panels), 6)]
     save_picture(out / f"{domain}-{task}.png", stack(lines))
@@ -161,9 +174,14 @@ def psnr_of(cell: Cell) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out/contest"))
+    parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
-    text = table(options.out)
+    cells = current(options.out)
+    text = table(options.out, list(cells.values()))
     write_text(options.out / "table.md", text)
+    if options.keep:
+        keep(cells)
+        write_text(KEPT_TABLE, f"{PREFACE}\n{text}")
     print(text)
 
 

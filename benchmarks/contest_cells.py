@@ -1,0 +1,91 @@
+"""Cells of the contest: the scores of a method with given numbers on a prior and a task.
+
+A run leaves one file per cell in its folder; `contest_table.py --keep` gathers them in
+`contest.jsonl` beside this file, which is committed: what is there need not be run again. A cell
+counts as long as the numbers and the weights it was made with are still those of the package.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from contest_problems import TASKS, prior_for
+from pnpcm import PRESETS
+from pnpcm.contest import BASELINES
+from pnpcm.core import Config
+from pnpcm.files import write_text
+from pnpcm.priors.controlled import fingerprint
+
+Cell = dict[str, Any]
+REFERENCE = "pnp-cm"
+KEPT = Path(__file__).parent / "contest.jsonl"
+SLOW = {"dps", "dpnp", "pnp-dm"}
+FULL_LENGTH = {("faces", "superres-4")}
+"""Where slow methods also run with all their published steps: elsewhere it would take a day."""
+
+
+def entries(domain: str, task: str) -> Iterator[tuple[str, str, Config]]:
+    """(method, origin of its numbers, configuration) of every row of a task."""
+    ours = PRESETS.get(f"{domain}/{task}")
+    if ours is not None:
+        yield REFERENCE, "shipped", ours.solver
+    for row in BASELINES.values():
+        if row.task != task or row.tuned_on not in (domain, None):
+            continue
+        if row.tuned_on is None:
+            if row.method in SLOW and (domain, task) not in FULL_LENGTH:
+                continue
+            if row.origin == "lsun":  # the same method with other numbers, meant for bedrooms
+                continue
+        yield row.method, row.origin.replace(domain, "fair"), row.solver
+
+
+def made_of(domain: str, task: str, method: str, config: Config) -> dict[str, Any]:
+    """What a cell depends on besides code and images, as JSON gives it back."""
+    parts = {"config": config.to_dict(), "weights": _weights(domain, task, method)}
+    plain: dict[str, Any] = json.loads(json.dumps(parts))
+    return plain
+
+
+@cache
+def _weights(domain: str, task: str, method: str) -> str | None:
+    prior = prior_for(method, domain, task)
+    return fingerprint(prior) if isinstance(prior, nn.Module) else None
+
+
+def name_of(cell: Cell) -> str:
+    return "__".join(cell[part] for part in ("prior", "task", "method", "origin"))
+
+
+def stored(out: Path) -> dict[str, Cell]:
+    """Cells kept, and those of the folder, which are newer."""
+    lines = KEPT.read_text().splitlines() if KEPT.exists() else []
+    texts = lines + [p.read_text() for p in sorted((out / "cells").glob("*.json"))]
+    return {name_of(cell): cell for cell in map(json.loads, texts)}
+
+
+def current(out: Path) -> dict[str, Cell]:
+    """Stored cells whose numbers and weights are still those of the package."""
+    cells = stored(out)
+    found: dict[str, Cell] = {}
+    for domain, tasks in TASKS.items():
+        for task in tasks:
+            for method, origin, config in entries(domain, task):
+                name = f"{domain}__{task}__{method}__{origin}"
+                if name in cells and is_current(cells[name], made_of(domain, task, method, config)):
+                    found[name] = cells[name]
+    return found
+
+
+def is_current(cell: Cell | None, wanted: dict[str, Any]) -> bool:
+    return cell is not None and wanted.items() <= cell.items()
+
+
+def keep(cells: dict[str, Cell]) -> None:
+    write_text(KEPT, "".join(f"{json.dumps(cells[name])}\n" for name in sorted(cells)))
