@@ -65,10 +65,11 @@ def _within(value: float, axis: Axis) -> float:
 
 
 def _cm4ir(values: Values, s: Setting) -> Config:
+    """Scans get a hundred times the loading: their noise is small, and so are values of A."""
     config = CM4IRConfig.from_paper(
         round(values["i_N"]),
         values["decay"],
-        zeta=values["zeta"],
+        zeta=values["zeta"] * (1 if s.clamps else 100),
         eta=values["eta"],
         deltas=(values["delta"],) * 4,
         noise_std=s.noise_std,
