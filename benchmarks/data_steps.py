@@ -129,6 +129,10 @@ def mri_cases(batch: int) -> Iterator[Case]:
     by_cg = ("CG", lambda: LinearOperatorBase._A_dagger(operator, y, 0.0))
     once = ("factorization", lambda: ops.MultiCoilMRI(maps, small).row_values)
     yield Case("A⁺y MRI 128², columns", batch, lambda: operator.A_dagger(y), (by_cg, once))
+    b = 1e3 * operator.A_adjoint(y)
+    z = torch.zeros_like(b)
+    by_cg = ("CG", lambda: LinearOperatorBase._solve_normal(operator, b, 1e3))
+    yield Case("prox MRI 128², columns", batch, lambda: operator.prox_l2(z, y, 1e3), (by_cg, once))
 
 
 def large_cases() -> Iterator[tuple[str, Callable[[Shape], Any], tuple[str, ...]]]:
