@@ -43,7 +43,8 @@ def entries(domain: str, task: str) -> Iterator[tuple[str, str, Config]]:
                 continue
             if row.origin == "lsun":  # the same method with other numbers, meant for bedrooms
                 continue
-        yield row.method, row.origin.replace(domain, "fair"), row.solver
+        origin = row.origin if row.tuned_on is None else row.origin.replace(domain, "fair")
+        yield row.method, origin, row.solver
 
 
 def made_of(domain: str, task: str, method: str, config: Config) -> dict[str, Any]:
