@@ -40,7 +40,7 @@ PSNR), with a fifth of the steps for DPS, DPnP and PnP-DM; `fair@60`, 60 trials;
 published ones. NFE and VJPs are evaluations of the network and products with its Jacobian, per
 image; seconds are those of one core of two, the other one busy, in batches of five. Δ: mean
 difference to PnP-CM over the images, with a 95 % t-interval; ↑ better, ↓ worse where the interval
-leaves out 0. –: no entry, for the reason below the table.
+leaves out 0. –: no entry, for the reason below the table; …: not run yet.
 """
 LARGER_IS_BETTER = {"psnr": True, "ssim": True, "lpips": False}
 
@@ -50,38 +50,38 @@ def table(out: Path, cells: list[Cell]) -> str:
     for domain, tasks in TASKS.items():
         of_domain = [c for c in cells if c["prior"] == domain]
         if of_domain:
-            lines += [f"## {TITLES[domain]}", "", *overview(of_domain, domain), ""]
+            refused = {task: refusals(domain, task) for task in tasks}
+            lines += [f"## {TITLES[domain]}", "", *overview(of_domain, domain, refused), ""]
         for task in tasks:
             rows = sorted((c for c in of_domain if c["task"] == task), key=lambda c: -psnr_of(c))
             if rows:
                 lines += [f"### {task}", "", *task_table(rows, domain), ""]
-                lines += [*dashes(domain, task), ""]
+                lines += [*dashes(refused[task]), ""]
                 _picture(out, domain, task, rows)
     return "\n".join(lines)
 
 
-def overview(cells: list[Cell], domain: str) -> list[str]:
+def overview(cells: list[Cell], domain: str, refused: dict[str, dict[str, str]]) -> list[str]:
     """Methods with fairly tuned numbers × tasks; arrows tell what is not chance."""
     second = second_metric(domain)
     head = " | ".join(["method", "NFE", *TASKS[domain]])
     lines = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
     for method, origin in [(REFERENCE, "shipped"), *((m, "fair") for m in METHODS)]:
         own = {c["task"]: c for c in cells if (c["method"], c["origin"]) == (method, origin)}
-        if not own:
+        if all(method in refused[task] for task in TASKS[domain]):
             continue
         counts = sorted({c["nfe"] for c in own.values() if "nfe" in c})
         entries = []
         for task in TASKS[domain]:
             reference = _reference([c for c in cells if c["task"] == task], "fair")
-            entries.append(_entry(own.get(task), reference, second))
+            entry = _entry(own[task], reference, second) if task in own else "…"
+            entries.append("–" if method in refused[task] else entry)
         name = f"{method}, shipped" if origin == "shipped" else method
         lines.append(f"| {name} | {'/'.join(map(str, counts))} | {' | '.join(entries)} |")
     return lines
 
 
-def _entry(cell: Cell | None, reference: Cell | None, second: str) -> str:
-    if cell is None:
-        return "–"
+def _entry(cell: Cell, reference: Cell | None, second: str) -> str:
     if "failed" in cell:
         return "diverged"
     parts = []
@@ -117,15 +117,19 @@ def task_table(rows: list[Cell], domain: str) -> list[str]:
     return lines
 
 
-def dashes(domain: str, task: str) -> list[str]:
-    """Methods without an entry, with the reason."""
+def refusals(domain: str, task: str) -> dict[str, str]:
+    """Methods that cannot have an entry, with the reason."""
     round_ = measured(domain, task, held_out_images(domain, 1))
-    reasons: dict[str, list[str]] = {}
-    for method in METHODS:
-        reason = missing(method, round_, domain)
-        if reason:
-            reasons.setdefault(reason, []).append(method)
-    return [f"– {', '.join(who)}: {why}" for why, who in reasons.items()]
+    reasons = {method: missing(method, round_, domain) for method in METHODS}
+    return {method: reason for method, reason in reasons.items() if reason}
+
+
+def dashes(refused: dict[str, str]) -> list[str]:
+    """The reasons, each with all its methods."""
+    who: dict[str, list[str]] = {}
+    for method, reason in refused.items():
+        who.setdefault(reason, []).append(method)
+    return [f"- – {', '.join(methods)}: {reason}" for reason, methods in who.items()]
 
 
 def _picture(out: Path, domain: str, task: str, rows: list[Cell]) -> None:
