@@ -42,8 +42,8 @@ def fair_tune(
 ) -> Fair:
     """Search the numbers of ``method`` on the clean images ``x`` measured in ``problem``.
 
-    The first trial has the published numbers; five more are drawn at random, the rest by a
-    tree-structured Parzen estimator. Half of the images decide whether a trial goes on. A trial
+    The first trial has the published numbers; the next are drawn at random, up to a quarter of all
+    and six at least, the rest by a tree-structured Parzen estimator. Half of the images decide whether a trial goes on. A trial
     that diverges counts. ``storage``: file of the study, which goes on where it stopped.
     """
     check_metric(metric)
@@ -65,7 +65,8 @@ def fair_tune(
         return judge(trial, solver, problem, x, metric, seed)
 
     study = open_study(storage, patience=4)
-    search(study, objective, trials, starts=[row.first(setting)], startup=6, seed=seed)
+    startup = max(6, trials // 4)
+    search(study, objective, trials, starts=[row.first(setting)], startup=startup, seed=seed)
     points = tried(study)
     try:
         best = study.best_trial
