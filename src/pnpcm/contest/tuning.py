@@ -43,8 +43,9 @@ def fair_tune(
     """Search the numbers of ``method`` on the clean images ``x`` measured in ``problem``.
 
     The first trial has the published numbers; the next are drawn at random, up to a quarter of all
-    and six at least, the rest by a tree-structured Parzen estimator. Half of the images decide whether a trial goes on. A trial
-    that diverges counts. ``storage``: file of the study, which goes on where it stopped.
+    and six at least, the rest by a tree-structured Parzen estimator. Half of the images decide
+    whether a trial goes on. A trial that diverges counts. ``storage``: file of the study, which
+    goes on where it stopped.
     """
     check_metric(metric)
     row = METHODS[method]
