@@ -115,10 +115,13 @@ def test_what_fits_into_one_tile_goes_straight_through() -> None:
 
 
 def test_a_batch_with_its_levels_gives_what_each_image_gives() -> None:
-    whole = prior()
+    watch = Watch(random_unet(LEAN))
+    whole = ConsistencyModel(watch).requires_grad_(False)
     tiled = TiledPrior(whole, tile=24)
-    x, sigma = image(2, 3, 150, 131), torch.tensor([0.05, 2.0])
+    side = tiled.tile + 2 * tiled.halo
+    x, sigma = image(2, 3, side + 14, side + 5), torch.tensor([0.05, 2.0])
     together = tiled(x, sigma)
+    assert len(watch.shapes) == 2 * 2 * 2  # images, rows and columns of tiles
     torch.testing.assert_close(together, whole(x, sigma), rtol=0, atol=1e-5)
     for i in range(2):
         alone = tiled(x[i : i + 1], float(sigma[i]))
