@@ -30,14 +30,14 @@ PROBLEMS = (
 
 def best(round_: Round, prior: Prior, metric: str, steps: int) -> float:
     """Score of the best of 12 trials, the first with PnP-ADMM's usual numbers."""
-    row = METHODS["pnp-admm"]
+    row: Any = METHODS["pnp-admm"]
 
     def objective(trial: Any, k: int) -> float:
         values = {
             name: trial.suggest_float(name, low, high, log=log)
-            for name, (low, high, log) in row.space.items()  # type: ignore[misc]
+            for name, (low, high, log) in row.space.items()
         }
-        config: Any = replace(row.build(values, round_.setting), n_steps=steps)  # type: ignore[call-arg]
+        config: Any = replace(row.build(values, round_.setting), n_steps=steps)
         solver = PnPCM(prior, config.as_pnp_cm())
         return judge(trial, solver, round_.problem, round_.x, metric, seed=0)
 
