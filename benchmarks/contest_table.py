@@ -39,8 +39,8 @@ measurement and seeds; phase retrieval is scored with the signs of the true imag
 PSNR), with a fifth of the steps for DPS, DPnP and PnP-DM; `fair@60`, 60 trials; all others are
 published ones. NFE and VJPs are evaluations of the network and products with its Jacobian, per
 image; seconds are those of one core of two, the other one busy, at times with a third process, in
-batches of five. Δ: mean difference to PnP-CM over the images, with a 95 % t-interval; ↑ better, ↓ worse where the interval
-leaves out 0. –: no entry, for the reason below the table; …: not run yet.
+batches of five. Δ: mean difference to PnP-CM over the images, with a 95 % t-interval; ↑ better, ↓
+worse where the interval leaves out 0. –: no entry, for the reason below the table; …: not run yet.
 """
 LARGER_IS_BETTER = {"psnr": True, "ssim": True, "lpips": False}
 
