@@ -112,6 +112,7 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
                 last_save = time.monotonic()
         report.checkpoint(checkpoint)
         report.finish()
+    accelerator.wait_for_everyone()  # the connections stay up until the main process has written
     accelerator.end_training()
     return out
 
