@@ -25,6 +25,7 @@ PROBLEMS = (
     ("natural", "deblur-gauss"),
     ("natural", "inpaint-70"),
     ("faces", "inpaint-70"),
+    ("faces", "phase-retrieval"),
 )
 
 
