@@ -8,11 +8,15 @@ import pytest
 
 from pnpcm import PRESETS
 from pnpcm.contest import BASELINES
+from pnpcm.solvers import SOLVERS
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 CELLS = [json.loads(line) for line in (BENCHMARKS / "contest.jsonl").read_text().splitlines()]
 TABLE = (BENCHMARKS / "CONTEST.md").read_text()
 NAMES = [f"{c['prior']}/{c['task']}/{c['method']}/{c['origin']}" for c in CELLS]
+PHOTO_TASKS = ("superres-4", "deblur-gauss", "inpaint-70")
+PHOTO_TASKS += ("jpeg-5", "nonlinear-deblur", "phase-retrieval")
+PROBLEMS = [f"{p}/{t}" for p in ("faces", "natural") for t in PHOTO_TASKS] + ["mri/r4", "mri/r8"]
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=NAMES)
@@ -45,3 +49,21 @@ def test_the_table_shows_every_cell(cell: dict[str, Any]) -> None:
         second = cell["ssim" if cell["prior"] == "mri" else "lpips"]
         mean = [sum(values) / len(values) for values in (cell["psnr"], second)]
         assert f"| {mean[0]:.2f} | {mean[1]:.3f} | {cell['nfe']} | {cell['vjps']} |" in own[0]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("method", SOLVERS)
+def test_every_method_has_a_fair_cell_or_a_reason(method: str, problem: str) -> None:
+    prior, task = problem.split("/")
+    reasons = [r.split(":")[0][4:].split(", ") for r in rows(prior, task) if r.startswith("- – ")]
+    refused = any(method in methods for methods in reasons)
+    assert refused != (f"{problem}/{method}/fair" in NAMES)
+
+
+def test_every_tuned_row_was_run() -> None:
+    wanted = {
+        f"{row.tuned_on}/{row.task}/{row.method}/{row.origin.replace(row.tuned_on, 'fair')}"
+        for row in BASELINES.values()
+        if row.tuned_on is not None
+    }
+    assert wanted <= set(NAMES)
