@@ -1,37 +1,52 @@
-"""Is PnP-ADMM ahead of PnP-CM because of its 16 evaluations, or because of its denoiser?
+"""Are PnP-ADMM and DPIR ahead of PnP-CM because of their 16 and 8 evaluations, or of the denoiser?
 
-    python benchmarks/count_or_prior.py
+    python benchmarks/count_or_prior.py pnp-admm
+    python benchmarks/count_or_prior.py dpir
 
-The same loop (ADMM without injected noise and momentum) with the denoiser and with the consistency
-model of a prior, in 4 and in 16 evaluations, each searched like every method of the contest: 12
-trials, 4 training crops of 64×64. Prints the best scores there (MRI: PSNR, else PSNR − 20 LPIPS),
-nothing of held-out images. Needs ../shared/data.
+The method's loop (neither injects noise or has momentum) with the denoiser and with the consistency
+model of a prior, in 4 evaluations and in its own number, each searched like every method of the
+contest: 12 trials, 4 training crops of 64×64; beside it PnP-CM's fair search. Prints the best
+scores there (MRI: PSNR, else PSNR − 20 LPIPS), nothing of held-out images. Needs ../shared/data.
 """
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import replace
 from typing import Any
 
 from contest_problems import Round, measured, training_crops
 from pnpcm import load_prior
-from pnpcm.contest import METHODS
+from pnpcm.contest import METHODS, fair_tune
 from pnpcm.core import Prior
 from pnpcm.pipeline.study import judge, open_study, search
-from pnpcm.solvers import PnPCM
+from pnpcm.solvers import SOLVERS
 
-PROBLEMS = (
-    ("mri", "r4"),
-    ("natural", "deblur-gauss"),
-    ("natural", "inpaint-70"),
-    ("faces", "inpaint-70"),
-    ("faces", "phase-retrieval"),
-)
+PROBLEMS = {
+    "pnp-admm": (
+        ("mri", "r4"),
+        ("natural", "deblur-gauss"),
+        ("natural", "inpaint-70"),
+        ("faces", "inpaint-70"),
+        ("faces", "phase-retrieval"),
+    ),
+    "dpir": (
+        ("mri", "r4"),
+        ("mri", "r8"),
+        ("natural", "jpeg-5"),
+        ("natural", "nonlinear-deblur"),
+        ("faces", "superres-4"),
+        ("faces", "deblur-gauss"),
+        ("faces", "inpaint-70"),
+    ),
+}
 
 
-def best(round_: Round, prior: Prior, metric: str, steps: int) -> float:
-    """Score of the best of 12 trials, the first with PnP-ADMM's usual numbers."""
-    row: Any = METHODS["pnp-admm"]
+def best(round_: Round, method: str, prior: Prior, metric: str, steps: int) -> float:
+    """Score of the best of 12 trials, the first with the method's usual numbers."""
+    row: Any = METHODS[method]
+    solver_type: Any = SOLVERS[method]
+    on_any_prior = type(method, (solver_type,), {"kinds": (prior.kind,)})
 
     def objective(trial: Any, k: int) -> float:
         values = {
@@ -39,7 +54,7 @@ def best(round_: Round, prior: Prior, metric: str, steps: int) -> float:
             for name, (low, high, log) in row.space.items()
         }
         config: Any = replace(row.build(values, round_.setting), n_steps=steps)
-        solver = PnPCM(prior, config.as_pnp_cm())
+        solver = on_any_prior(prior, config)
         return judge(trial, solver, round_.problem, round_.x, metric, seed=0)
 
     study = open_study(None, patience=4)
@@ -48,14 +63,21 @@ def best(round_: Round, prior: Prior, metric: str, steps: int) -> float:
 
 
 def main() -> None:
-    print("| | denoiser, 4 | consistency model, 4 | denoiser, 16 | consistency model, 16 |")
-    print("|---|---|---|---|---|")
-    for domain, task in PROBLEMS:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("method", choices=sorted(PROBLEMS))
+    method = parser.parse_args().method
+    counts = (4, SOLVERS[method].config_type().n_steps)  # type: ignore[attr-defined]
+    heads = [f"{prior}, {n}" for n in counts for prior in ("denoiser", "consistency model")]
+    print(f"| | {' | '.join(heads)} | PnP-CM |\n{'|---' * 6}|")
+    for domain, task in PROBLEMS[method]:
         round_ = measured(domain, task, training_crops(domain))
         metric = "psnr" if domain == "mri" else "mix"
         priors = [load_prior(domain, kind="edm"), load_prior(domain)]
-        cells = [f"{best(round_, p, metric, n):.2f}" for n in (4, 16) for p in priors]
-        print(f"| `{domain}`, {task} | {' | '.join(cells)} |", flush=True)
+        scores = [best(round_, method, p, metric, n) for n in counts for p in priors]
+        problem, x, setting = round_.problem, round_.x, round_.setting
+        scores.append(fair_tune("pnp-cm", problem, x, priors[1], setting, metric=metric).score)
+        cells = " | ".join(f"{score:.2f}" for score in scores)
+        print(f"| `{domain}`, {task} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":
