@@ -3,7 +3,7 @@
     python benchmarks/count_or_prior.py pnp-admm
     python benchmarks/count_or_prior.py dpir
 
-The method's loop (neither injects noise or has momentum) with the denoiser and with the consistency
+The method's loop (without injected noise and momentum) with the denoiser and with the consistency
 model of a prior, in 4 evaluations and in its own number, each searched like every method of the
 contest: 12 trials, 4 training crops of 64×64; beside it PnP-CM's fair search. Prints the best
 scores there (MRI: PSNR, else PSNR − 20 LPIPS), nothing of held-out images. Needs ../shared/data.
@@ -66,7 +66,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("method", choices=sorted(PROBLEMS))
     method = parser.parse_args().method
-    counts = (4, SOLVERS[method].config_type().n_steps)  # type: ignore[attr-defined]
+    usual: Any = SOLVERS[method].config_type()
+    counts = (4, usual.n_steps)
     heads = [f"{prior}, {n}" for n in counts for prior in ("denoiser", "consistency model")]
     print(f"| | {' | '.join(heads)} | PnP-CM |\n{'|---' * 6}|")
     for domain, task in PROBLEMS[method]:
