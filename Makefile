@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types laws benchmark clean
+.PHONY: demo test lint types laws benchmark priors priors-status clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
@@ -23,6 +23,12 @@ laws: $(VENV)/.test
 
 benchmark: $(VENV)/.core
 	$(BIN)/python benchmarks/data_steps.py
+
+priors: $(VENV)/.test
+	$(BIN)/python recipes/queue.py run
+
+priors-status: $(VENV)/.test
+	@$(BIN)/python recipes/queue.py status
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError
+from pnpcm.places import resolve
 from pnpcm.training.data import Samples, generator_of, loader
 from pnpcm.training.loss_face import Batch, Nets
 from pnpcm.training.recipe import PRECISIONS, Recipe
@@ -36,7 +37,7 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
 
     If the run's folder holds a checkpoint of the same recipe, training continues from it.
     """
-    out = folder / recipe.out
+    out = resolve(recipe.out, folder)
     accelerator = _accelerator(recipe, out)
     if recipe.batch % (recipe.accumulate * accelerator.num_processes):
         raise ArgumentError(

@@ -1,6 +1,7 @@
 """Recipes: everything that decides a training run, in one YAML file.
 
-Paths in a recipe start from its own folder. Overrides are ``section.field=value``, the value in
+Paths in a recipe start from its own folder, or from ``$PNPCM_DATA`` (data sets) and
+``$PNPCM_RUNS`` (training runs), see :mod:`pnpcm.places`. Overrides are ``section.field=value``, the value in
 YAML, and win over the file.
 """
 
@@ -51,7 +52,7 @@ class OptimizerConfig(Config):
 
     def __post_init__(self) -> None:
         for name, known in (
-            ("kind", ("radam", "adamw")),
+            ("kind", ("radam", "adamw", "muon")),
             ("schedule", ("constant", "cosine", "trapezoid")),
         ):
             if getattr(self, name) not in known:

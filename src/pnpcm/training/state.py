@@ -19,10 +19,12 @@ from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
+from pnpcm.places import resolve
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.training.cosign_loss import CosignLoss
+from pnpcm.training.muon import Muon
 from pnpcm.training.recipe import OptimizerConfig, Recipe
 
 Student = NetPrior | ControlledModel
@@ -77,8 +79,10 @@ def _shape(config: UNetConfig) -> dict[str, Any]:
 
 
 def make_optimizer(parameters: Any, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """RAdam or AdamW; the learning rate is set anew at each step."""
+    """Muon, AdamW or RAdam; the learning rate is set anew at each step."""
     options: dict[str, Any] = {"betas": config.betas, "weight_decay": config.weight_decay}
+    if config.kind == "muon":
+        return Muon(parameters, config.lr, **options)
     if config.kind == "adamw":
         return torch.optim.AdamW(parameters, config.lr, fused=True, **options)
     return torch.optim.RAdam(parameters, config.lr, **options)
@@ -135,12 +139,12 @@ class TrainState:
         self.history: list[dict[str, Any]] = []
         self.teacher, beside = None, None
         if recipe.teacher is not None:
-            self.teacher = load_weights(folder / recipe.teacher, recipe)
+            self.teacher = load_weights(resolve(recipe.teacher, folder), recipe)
             if self.teacher.kind != "edm":
                 raise ArgumentError(f"teacher is of kind {self.teacher.kind!r}, expected 'edm'")
         start = recipe.init_from or recipe.teacher
         if start is not None:
-            loaded = load_weights(folder / start, recipe)
+            loaded = load_weights(resolve(start, folder), recipe)
             if recipe.objective.kind == "control" and loaded.kind != "consistency":
                 raise ArgumentError(
                     f"init_from is of kind {loaded.kind!r}, expected a consistency model to control"
