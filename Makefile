@@ -25,10 +25,10 @@ benchmark: $(VENV)/.core
 	$(BIN)/python benchmarks/data_steps.py
 
 priors: $(VENV)/.test
-	$(BIN)/python recipes/queue.py run
+	$(BIN)/python recipes/train_queue.py run
 
 priors-status: $(VENV)/.test
-	@$(BIN)/python recipes/queue.py status
+	@$(BIN)/python recipes/train_queue.py status
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

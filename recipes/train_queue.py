@@ -1,7 +1,7 @@
 """Train what is due: the recipes of queue.yaml in order, each resumed where it stopped.
 
-    python recipes/queue.py run [--processes 2] [--max-time 150m]
-    python recipes/queue.py status
+    python recipes/train_queue.py run [--processes 2] [--max-time 150m]
+    python recipes/train_queue.py status
 
 `run` trains with two processes of one thread each, at the lowest priority, and writes its output
 to $PNPCM_RUNS/queue.log (default ../runs). It may be killed at any moment and started again.
