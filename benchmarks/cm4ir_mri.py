@@ -26,20 +26,20 @@ from torch import Tensor
 
 from contest_problems import SIGMA_Y, held_out_images
 from pnpcm import load_prior, measure
-from pnpcm.contest import BASELINES
+from pnpcm.baselines import BASELINES
 from pnpcm.core import Prior, Step
-from pnpcm.files import write_text
+from pnpcm.io.files import write_text
 from pnpcm.linalg import norm
 from pnpcm.metrics import psnr
 from pnpcm.mri import birdcage_maps
 from pnpcm.mri.masks import equidistant, gaussian1d
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.operators.mri import to_complex
-from pnpcm.pipeline.choose import choose
 from pnpcm.priors import GaussianPrior
+from pnpcm.problems import Custom
+from pnpcm.recon.parameters import choose
 from pnpcm.rng import generators
 from pnpcm.solvers import CM4IR, SOLVERS, CM4IRConfig, PnPCM
-from pnpcm.tasks import Custom
 
 NOISE = SIGMA_Y["mri"]
 CONFIG = CM4IRConfig.from_paper(50, 0.1, noise_std=2 * NOISE)

@@ -23,11 +23,11 @@ from contest_problems import TASKS, Round, held_out_images, measured, missing, p
 from contest_table import psnr_of
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
-from pnpcm.files import save_picture, to_picture, write_json
-from pnpcm.lpips import lpips
+from pnpcm.io.files import save_picture, to_picture, write_json
 from pnpcm.metrics import psnr, ssim
+from pnpcm.metrics.lpips import lpips
 from pnpcm.operators import PhaseRetrieval
-from pnpcm.pipeline.signs import squared_distance
+from pnpcm.recon.signs import squared_distance
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
 from pnpcm.training.pictures import visible

@@ -17,9 +17,9 @@ from torch import nn
 
 from contest_problems import TASKS, prior_for
 from pnpcm import PRESETS
-from pnpcm.contest import BASELINES
+from pnpcm.baselines import BASELINES
 from pnpcm.core import Config
-from pnpcm.files import write_text
+from pnpcm.io.files import write_text
 from pnpcm.priors.controlled import fingerprint
 
 Cell = dict[str, Any]

@@ -8,20 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pnpcm.contest import Setting
 from torch import Tensor
 
 from pnpcm import load_prior
-from pnpcm.contest import Setting
 from pnpcm.core import Prior
 from pnpcm.errors import UnknownNameError
-from pnpcm.files import read_image
+from pnpcm.io.files import read_image
 from pnpcm.mri import birdcage_maps, gaussian1d
 from pnpcm.operators import GaussianBlur, MultiCoilMRI, measure
-from pnpcm.pipeline.choose import frame_for
-from pnpcm.rng import generators
-from pnpcm.solvers import SOLVERS
-from pnpcm.solvers.problem import is_linear
-from pnpcm.tasks import (
+from pnpcm.problems import (
     Custom,
     Inpaint,
     Jpeg,
@@ -31,6 +27,10 @@ from pnpcm.tasks import (
     SuperRes,
     Task,
 )
+from pnpcm.recon.parameters import frame_for
+from pnpcm.rng import generators
+from pnpcm.solvers import SOLVERS
+from pnpcm.solvers.problem import is_linear
 from pnpcm.training.sources import Magnitude
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

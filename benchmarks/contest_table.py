@@ -15,12 +15,12 @@ import math
 from pathlib import Path
 
 import torch
+from pnpcm.contest import METHODS
 from scipy.stats import t as student
 
 from contest_cells import REFERENCE, Cell, current, keep, name_of
 from contest_problems import TASKS, held_out_images, measured, missing
-from pnpcm.contest import METHODS
-from pnpcm.files import read_image, save_picture, stack, strip, write_text
+from pnpcm.io.files import read_image, save_picture, stack, strip, write_text
 from pnpcm.training.pictures import visible
 
 TITLES = {

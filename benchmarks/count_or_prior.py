@@ -15,12 +15,13 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from pnpcm.contest import METHODS, fair_tune
+
 from contest_problems import Round, measured, training_crops
 from pnpcm import load_prior
-from pnpcm.contest import METHODS, fair_tune
 from pnpcm.core import Prior
-from pnpcm.pipeline.study import judge, open_study, search
 from pnpcm.solvers import SOLVERS
+from pnpcm.tune.study import judge, open_study, search
 
 PROBLEMS = {
     "pnp-admm": (

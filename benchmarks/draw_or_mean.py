@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from contest_problems import measured, prior_for, training_crops
-from pnpcm.contest import BASELINES
-from pnpcm.lpips import lpips
+from pnpcm.baselines import BASELINES
 from pnpcm.metrics import psnr
+from pnpcm.metrics.lpips import lpips
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
 

@@ -18,14 +18,14 @@ import torch
 
 from contest_problems import HELD_OUT, slices
 from pnpcm import PnPCM, load_prior, measure
-from pnpcm.files import write_text
+from pnpcm.io.files import write_text
 from pnpcm.mri import birdcage_maps, gaussian1d
 from pnpcm.mri.scores import paper_scores
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.operators.mri import to_complex
-from pnpcm.pipeline.tune import tune
+from pnpcm.problems import Custom
 from pnpcm.rng import generators
-from pnpcm.tasks import Custom
+from pnpcm.tune.search import tune
 
 SIGMA_Y = 0.005
 TUNE_ON = {"subject": [526, 527, *HELD_OUT]}  # what training left out, and what validated it

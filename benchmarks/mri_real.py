@@ -23,14 +23,14 @@ from rich.progress import track
 from torch import Tensor
 
 from pnpcm import load_prior
-from pnpcm.files import save_picture, to_picture, write_text
+from pnpcm.io.files import save_picture, to_picture, write_text
 from pnpcm.linalg import cg
 from pnpcm.mri import gaussian1d
+from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scores import Scores, paper_scores
 from pnpcm.operators.mri import to_complex
-from pnpcm.pipeline.scanning import reconstruct
-from pnpcm.pipeline.slices import Preparation, SliceOptions, Slices
+from pnpcm.recon.scan import reconstruct
 
 FILE = Path(__file__).parents[2] / "shared/data/mri_kspace/brain_t1_8ch_lowres_128x128.npz"
 CASES = {  # name: acceleration, calibration lines, where coil maps come from

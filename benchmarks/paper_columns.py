@@ -23,9 +23,9 @@ from rich.progress import track
 
 from pnpcm import load_prior
 from pnpcm.core import Operator, Prior
-from pnpcm.files import read_image, write_json, write_text
-from pnpcm.lpips import lpips
+from pnpcm.io.files import read_image, write_json, write_text
 from pnpcm.metrics import psnr
+from pnpcm.metrics.lpips import lpips
 from pnpcm.operators import (
     JPEG,
     GaussianBlur,
@@ -34,9 +34,9 @@ from pnpcm.operators import (
     PhaseRetrieval,
     SuperResolution,
 )
-from pnpcm.pipeline import restore
-from pnpcm.pipeline.measurement import simulate
-from pnpcm.tasks import Custom, NonlinearDeblur
+from pnpcm.problems import Custom, NonlinearDeblur
+from pnpcm.problems.measurement import simulate
+from pnpcm.recon import restore
 
 PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
 SHAPE = (3, 256, 256)

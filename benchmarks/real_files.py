@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 import pnpcm
-from pnpcm.files import read_image, write_text
+from pnpcm.io.files import read_image, write_text
 from pnpcm.metrics import psnr
 
 PHOTOS = Path(pnpcm.__file__).parent / "data"

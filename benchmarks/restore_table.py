@@ -19,12 +19,10 @@ from torch import Tensor
 
 from pnpcm import load_prior
 from pnpcm.core import Prior
-from pnpcm.files import read_image, write_json, write_text
-from pnpcm.lpips import lpips
+from pnpcm.io.files import read_image, write_json, write_text
 from pnpcm.metrics import psnr, ssim
-from pnpcm.pipeline import restore
-from pnpcm.pipeline.measurement import simulate
-from pnpcm.tasks import (
+from pnpcm.metrics.lpips import lpips
+from pnpcm.problems import (
     Deblur,
     Denoise,
     Inpaint,
@@ -33,6 +31,8 @@ from pnpcm.tasks import (
     SuperRes,
     Task,
 )
+from pnpcm.problems.measurement import simulate
+from pnpcm.recon import restore
 
 METRICS = {"psnr": psnr, "ssim": ssim, "lpips": lpips}
 DATA = Path(__file__).parents[2] / "shared" / "data"

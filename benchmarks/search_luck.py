@@ -11,8 +11,9 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from contest_problems import measured, prior_for, training_crops
 from pnpcm.contest import fair_tune
+
+from contest_problems import measured, prior_for, training_crops
 
 METHODS = ("pnp-cm", "cm4ir", "dpir")
 TASKS = ("superres-4", "deblur-gauss", "inpaint-70")

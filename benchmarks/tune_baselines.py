@@ -18,8 +18,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from contest_problems import TASKS, measured, missing, prior_for, training_crops
-from pnpcm.contest import METHODS, Baseline, fair_tune
-from pnpcm.files import write_text
+from pnpcm.baselines import Baseline
+from pnpcm.io.files import write_text
+from pnpcm.tune import METHODS, fair_tune
 
 FILE = Path(__file__).parents[1] / "src" / "pnpcm" / "data" / "baselines.json"
 TRIALS = 12

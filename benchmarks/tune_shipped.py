@@ -23,11 +23,10 @@ from torch import Tensor
 
 from contest_problems import centre
 from pnpcm import load_prior
-from pnpcm.files import read_image, write_text
+from pnpcm.io.files import read_image, write_text
 from pnpcm.mri import birdcage_maps, gaussian1d
 from pnpcm.operators import MultiCoilMRI
-from pnpcm.pipeline.tune import tune
-from pnpcm.tasks import (
+from pnpcm.problems import (
     Custom,
     Deblur,
     Denoise,
@@ -39,6 +38,7 @@ from pnpcm.tasks import (
     Task,
 )
 from pnpcm.training.sources import Magnitude
+from pnpcm.tune.search import tune
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"

@@ -14,7 +14,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from pnpcm.files import write_atomically, write_text
+from pnpcm.io.files import write_atomically, write_text
 from pnpcm.priors.checkpoint import load_own, read_header
 from pnpcm.priors.controlled import load_control
 from pnpcm.training.card import model_card

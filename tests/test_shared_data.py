@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from golden import relative
-from pnpcm.files import read_image
+from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.operators import JPEG, GaussianBlur, Inpainting
 from pnpcm.operators.nonlinear_blur import default_code

@@ -12,15 +12,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pnpcm import operators as operators
+    from pnpcm.catalogue import load_prior as load_prior
     from pnpcm.core import Prior as Prior
     from pnpcm.core import Result as Result
     from pnpcm.core import Step as Step
     from pnpcm.laws import check_operator as check_operator
     from pnpcm.operators import OPERATORS as OPERATORS
     from pnpcm.operators import measure as measure
-    from pnpcm.pipeline import Restoration as Restoration
-    from pnpcm.pipeline import load_prior as load_prior
-    from pnpcm.pipeline import restore as restore
     from pnpcm.presets import PRESETS as PRESETS
     from pnpcm.presets import Preset as Preset
     from pnpcm.priors import PRIORS as PRIORS
@@ -29,6 +27,9 @@ if TYPE_CHECKING:
     from pnpcm.priors import GaussianMixturePrior as GaussianMixturePrior
     from pnpcm.priors import GaussianPrior as GaussianPrior
     from pnpcm.priors import StationaryGaussianPrior as StationaryGaussianPrior
+    from pnpcm.problems import TASKS as TASKS
+    from pnpcm.recon import Restoration as Restoration
+    from pnpcm.recon import restore as restore
     from pnpcm.solvers import SOLVERS as SOLVERS
     from pnpcm.solvers import CGStep as CGStep
     from pnpcm.solvers import GradientStep as GradientStep
@@ -37,13 +38,12 @@ if TYPE_CHECKING:
     from pnpcm.solvers import ProjectStep as ProjectStep
     from pnpcm.solvers import ProxStep as ProxStep
     from pnpcm.solvers import StripStep as StripStep
-    from pnpcm.tasks import TASKS as TASKS
 
 _HOMES = {
+    "catalogue": ("load_prior",),
     "core": ("Prior", "Result", "Step"),
     "laws": ("check_operator",),
     "operators": ("OPERATORS", "measure"),
-    "pipeline": ("Restoration", "load_prior", "restore"),
     "presets": ("PRESETS", "Preset"),
     "priors": (
         "PRIORS",
@@ -53,6 +53,8 @@ _HOMES = {
         "GaussianPrior",
         "StationaryGaussianPrior",
     ),
+    "problems": ("TASKS",),
+    "recon": ("Restoration", "restore"),
     "solvers": (
         "SOLVERS",
         "CGStep",
@@ -63,10 +65,15 @@ _HOMES = {
         "ProxStep",
         "StripStep",
     ),
-    "tasks": ("TASKS",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
+    "baselines",
+    "io",
+    "problems",
+    "recon",
+    "training",
+    "tune",
     "interop",
     "metrics",
     "mri",
@@ -75,7 +82,6 @@ _MODULES = (
     "rng",
     "schedules",
     "solvers",
-    "tasks",
 )
 
 __all__ = ["__version__", *_HOME_OF, *_MODULES]

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpcm.catalogue import load_prior
 from pnpcm.core import Result
-from pnpcm.files import Picture, read_image, save_picture, stack, strip, write_json, write_text
-from pnpcm.lpips import available, lpips
+from pnpcm.io.files import Picture, read_image, save_picture, stack, strip, write_json, write_text
 from pnpcm.metrics import psnr, ssim
+from pnpcm.metrics.lpips import available, lpips
 from pnpcm.mri import gaussian1d, intensity_scale, phantom, simulate_scan
 from pnpcm.operators import (
     GaussianBlur,
@@ -29,10 +30,9 @@ from pnpcm.operators import (
     SuperResolution,
     measure,
 )
-from pnpcm.pipeline import load_prior
 from pnpcm.presets import PRESETS
+from pnpcm.problems import Jpeg
 from pnpcm.solvers import PnPCM
-from pnpcm.tasks import Jpeg
 
 Map = Callable[[Tensor], Tensor]
 

@@ -22,7 +22,7 @@ from pnpcm import (
     ProxStep,
     measure,
 )
-from pnpcm.contest import BASELINES
+from pnpcm.baselines import BASELINES
 from pnpcm.core import Config
 from pnpcm.counted import CountedPrior
 from pnpcm.errors import ArgumentError, OperatorError, UnknownNameError

@@ -18,7 +18,7 @@ from PIL import Image
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError, UnknownNameError
-from pnpcm.files import remove_leftovers
+from pnpcm.io.files import remove_leftovers
 from pnpcm.mri.scan import Geometry
 from pnpcm.mri.writers import WRITERS, Volume, check_formats, write_volume
 from pnpcm.mri.writers.pictures import evenly, palette, shade, window

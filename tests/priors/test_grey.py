@@ -10,7 +10,7 @@ from torch import Tensor
 from golden import gen
 from pnpcm import load_prior
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.files import read_image
+from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.priors import ConsistencyModel, GreyPrior
 

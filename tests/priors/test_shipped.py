@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pnpcm import PRESETS, catalogue, load_prior
-from pnpcm.files import read_image
+from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.mri import phantom
 from pnpcm.networks import UNet

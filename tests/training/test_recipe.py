@@ -70,7 +70,7 @@ def test_three_steps_of_the_face_recipes(tmp_path: Path) -> None:
     run = train(narrow(tmp_path, "celebahq256-edm", **{"data.sources": sources}), tmp_path)
     changes: dict[str, Any] = {"data.sources": sources, "teacher": str(run / "prior.safetensors")}
     # LPIPS is tried where its weights are; elsewhere the same three steps with l2
-    from pnpcm.lpips import available
+    from pnpcm.metrics.lpips import available
 
     if not available():
         changes["loss.distance"] = "l2"

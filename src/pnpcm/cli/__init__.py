@@ -70,7 +70,7 @@ def demo(
     from rich.table import Table
 
     from pnpcm.demo import COLUMNS, TASKS, cells, run_demo
-    from pnpcm.lpips import PIP_LINE, available
+    from pnpcm.metrics.lpips import PIP_LINE, available
 
     console = Console()
     table = Table(COLUMNS[0], *COLUMNS[2:])

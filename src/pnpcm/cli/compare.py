@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pnpcm.evaluation.compare import Comparison, Pairs
+    from pnpcm.metrics.compare import Comparison, Pairs
 
 COLUMNS = ("", "PSNR (dB)", "SSIM", "LPIPS VGG", "LPIPS Alex")
 
@@ -31,8 +31,8 @@ def compare(
     from rich.console import Console
     from rich.progress import track
 
-    from pnpcm.evaluation.compare import compare_files, mean, pair
-    from pnpcm.lpips import PIP_LINE, available
+    from pnpcm.metrics.compare import compare_files, mean, pair
+    from pnpcm.metrics.lpips import PIP_LINE, available
 
     console, status = Console(), Console(stderr=True)
     pairs = pair(ref, out)

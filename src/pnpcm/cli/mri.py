@@ -14,9 +14,9 @@ from pnpcm.errors import ArgumentError, PnPCMError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pnpcm.mri.preparation import SliceOptions
     from pnpcm.mri.scan import Scan
     from pnpcm.mri.writers import Volume
-    from pnpcm.pipeline.slices import SliceOptions
 
 FORMATS = "h5,nifti,png,html"
 
@@ -75,11 +75,11 @@ def mri(
     --mask and scored against itself, by the paper's convention and by fastMRI's. Exit code 0: all
     done, 1: some failed, 2: bad input.
     """
+    from pnpcm.mri.preparation import SliceOptions
     from pnpcm.mri.readers import read_scan
     from pnpcm.mri.writers import check_formats
-    from pnpcm.pipeline.scan_plan import plan_scan
-    from pnpcm.pipeline.settings import parse_settings
-    from pnpcm.pipeline.slices import SliceOptions
+    from pnpcm.recon.scan_plan import plan_scan
+    from pnpcm.recon.settings import parse_settings
 
     formats = check_formats([f.strip() for f in format.split(",") if f.strip()])
     crop_size = None if crop_first is None else _sides("crop_first", crop_first)
@@ -135,7 +135,7 @@ def _reconstruct(scan: Scan, prior: str, options: SliceOptions, common: dict[str
     from rich.console import Console
     from rich.progress import Progress
 
-    from pnpcm.pipeline.scanning import reconstruct
+    from pnpcm.recon.scan import reconstruct
 
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
@@ -152,7 +152,7 @@ def _reconstruct(scan: Scan, prior: str, options: SliceOptions, common: dict[str
 
 def _finish(volume: Volume, out: Path, formats: list[str], *, as_json: bool) -> None:
     """Write the files, the record last, and tell."""
-    from pnpcm.files import remove_leftovers, write_json
+    from pnpcm.io.files import remove_leftovers, write_json
     from pnpcm.mri.writers import write_volume
 
     out.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,9 @@ from pnpcm.cli import shared
 from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from pnpcm.photos import Photo
-    from pnpcm.pipeline.folder import Order, Outcome
-    from pnpcm.tasks import Task
+    from pnpcm.io.photos import Photo
+    from pnpcm.problems import Task
+    from pnpcm.recon.folder import Order, Outcome
 
 
 def restore(
@@ -74,10 +74,10 @@ def restore(
     by one; a second run keeps what is finished. Exit code 0: all restored, 1: some failed, 2: bad
     input.
     """
-    from pnpcm.photos import SUFFIXES
-    from pnpcm.pipeline.folder import Order, restore_files
-    from pnpcm.pipeline.measurement import SUFFIX, find_inputs
-    from pnpcm.pipeline.settings import parse_settings
+    from pnpcm.io.photos import SUFFIXES
+    from pnpcm.problems.measurement import SUFFIX, find_inputs
+    from pnpcm.recon.folder import Order, restore_files
+    from pnpcm.recon.settings import parse_settings
 
     options = {
         "factor": factor,
@@ -129,7 +129,7 @@ def _task_for(
     mask_color: str | None,
 ) -> Callable[[Path, Photo], tuple[Task, tuple[str, ...]]] | None:
     """How each picture becomes a task; what is wrong for all of them is said at once."""
-    from pnpcm.tasks import TASKS, Custom, Jpeg
+    from pnpcm.problems import TASKS, Custom, Jpeg
 
     if operator is not None:
         if task is not None or values:
@@ -167,7 +167,7 @@ def _task_for(
 
 
 def _load(order: Order) -> Any:
-    from pnpcm.pipeline import load_prior
+    from pnpcm.catalogue import load_prior
 
     loaded = load_prior(order.prior)
     return loaded.to(order.device) if hasattr(loaded, "to") else loaded
@@ -194,7 +194,7 @@ def _request(
 
 def _print_resolved(files: list[Path], task_for: Any, order: Order) -> None:
     """The configuration each file would be restored with, as JSON."""
-    from pnpcm.pipeline.folder import resolve
+    from pnpcm.recon.folder import resolve
 
     prior = _load(order)
     for path in files:

@@ -16,8 +16,8 @@ from pnpcm.names import TASK_NAMES
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pnpcm.photos import Photo
-    from pnpcm.tasks import Task
+    from pnpcm.io.photos import Photo
+    from pnpcm.problems import Task
 
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
 Factor = Annotated[int | None, typer.Option(help="superres: 2, 3, 4, 8 …")]
@@ -84,7 +84,7 @@ def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> An
 
 def hole_mask(path: Path) -> tuple[Tensor, tuple[str, ...]]:
     """The kept pixels (1) of a mask picture in which white is to be filled."""
-    from pnpcm.photos import read_photo
+    from pnpcm.io.photos import read_photo
 
     x = read_photo(path).x.mean(1)[0]
     white = x > 0
@@ -155,6 +155,6 @@ def _kernel(path: Path) -> Tensor:
 
 def build_task(name: str, options: dict[str, Any]) -> Task:
     """A row of TASKS with the options that the user gave."""
-    from pnpcm.tasks import TASKS, build
+    from pnpcm.problems import TASKS, build
 
     return build(TASKS[name], options)

@@ -31,14 +31,14 @@ def simulate(
     out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("out/measured"),
 ) -> None:
     """Degrade clean images: NAME.npz holds measurement, operator and noise; NAME.png shows it."""
-    from pnpcm.files import save_picture, to_picture
-    from pnpcm.photos import SUFFIXES, read_photo
-    from pnpcm.pipeline.measurement import (
+    from pnpcm.io.files import save_picture, to_picture
+    from pnpcm.io.photos import SUFFIXES, read_photo
+    from pnpcm.problems.measurement import (
         find_inputs,
         preview,
         write_measurement,
     )
-    from pnpcm.pipeline.measurement import simulate as degrade
+    from pnpcm.problems.measurement import simulate as degrade
 
     if task is None:
         raise ArgumentError("task is missing; give --task")

@@ -46,12 +46,12 @@ def tune(
     from rich.console import Console
     from rich.progress import Progress
 
-    from pnpcm.files import write_json
-    from pnpcm.pipeline import load_prior
-    from pnpcm.pipeline.settings import parse_settings
-    from pnpcm.pipeline.study import tried
-    from pnpcm.pipeline.tune import tune as search
-    from pnpcm.pipeline.tune_picture import picture_of_search
+    from pnpcm.catalogue import load_prior
+    from pnpcm.io.files import write_json
+    from pnpcm.recon.settings import parse_settings
+    from pnpcm.tune.picture import picture_of_search
+    from pnpcm.tune.search import tune as search
+    from pnpcm.tune.study import tried
 
     if task is None:
         raise ArgumentError("task is missing; give --task")

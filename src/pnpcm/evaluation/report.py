@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from pnpcm.evaluation.scores import Evaluation
-from pnpcm.files import Picture, stack, strip
+from pnpcm.io.files import Picture, stack, strip
 from pnpcm.tables import Table
 
 Published = Mapping[str, Mapping[float, float]]

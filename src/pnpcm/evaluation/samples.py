@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
-from pnpcm.files import Picture, stack, strip
+from pnpcm.io.files import Picture, stack, strip
 from pnpcm.priors.sampling import consistency_sample, heun_sample
 from pnpcm.rng import generators
 from pnpcm.training.pictures import visible

@@ -17,7 +17,7 @@ from typing import Any
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
-from pnpcm.files import write_atomically, write_json, write_text
+from pnpcm.io.files import write_atomically, write_json, write_text
 from pnpcm.priors.checkpoint import read_header
 
 WEIGHTS, CONFIG, README = "model.safetensors", "config.json", "README.md"

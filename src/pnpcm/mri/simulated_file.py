@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, MissingExtraError
-from pnpcm.files import write_atomically
+from pnpcm.io.files import write_atomically
 from pnpcm.mri.scan import Size
 from pnpcm.mri.simulate import phantom, simulate_scan
 from pnpcm.transforms import fft2c, ifft2c

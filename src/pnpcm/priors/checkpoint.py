@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
-from pnpcm.files import write_atomically
+from pnpcm.io.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.infer import infer_config
 from pnpcm.priors.consistency import ConsistencyModel

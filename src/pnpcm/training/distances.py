@@ -34,7 +34,7 @@ def huber(a: Tensor, b: Tensor) -> Tensor:
 
 def lpips(a: Tensor, b: Tensor) -> Tensor:
     """VGG16-LPIPS with average pooling; images below 256 px are resized to 224 first."""
-    from pnpcm.lpips import LPIPS
+    from pnpcm.metrics.lpips import LPIPS
 
     network = LPIPS.cached("vgg", pooling="avg", device=a.device)
     resize = 224 if min(a.shape[-2:]) < 256 else None
@@ -44,7 +44,7 @@ def lpips(a: Tensor, b: Tensor) -> Tensor:
 
 def lpips_native(a: Tensor, b: Tensor) -> Tensor:
     """The same at the images' own size: twelve times cheaper at 64 px, and what scores measure."""
-    from pnpcm.lpips import LPIPS
+    from pnpcm.metrics.lpips import LPIPS
 
     distance: Tensor = LPIPS.cached("vgg", pooling="avg", device=a.device)(a, b)
     return distance

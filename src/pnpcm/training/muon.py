@@ -65,9 +65,9 @@ class Muon(torch.optim.Optimizer):
         state, beta = self.state[weight], group["momentum"]
         if not state:
             state["momentum"] = torch.zeros_like(gradient)
-        m = state["momentum"].mul_(beta).add_(gradient)
+        m: Tensor = state["momentum"].mul_(beta).add_(gradient)
         u = (gradient + beta * m).flatten(1)
-        return (0.2 * max(u.shape) ** 0.5 * orthogonalize(u)).view(weight.shape)
+        return orthogonalize(u).view(weight.shape).mul_(0.2 * max(u.shape) ** 0.5)
 
     def _adam(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> Tensor:
         state, (beta1, beta2) = self.state[weight], group["betas"]
@@ -75,9 +75,10 @@ class Muon(torch.optim.Optimizer):
             state["step"] = torch.zeros(())
             state["m"], state["v"] = torch.zeros_like(gradient), torch.zeros_like(gradient)
         k = float(state["step"].add_(1))
-        m = state["m"].lerp_(gradient, 1 - beta1) / (1 - beta1**k)
-        v = state["v"].lerp_(gradient**2, 1 - beta2) / (1 - beta2**k)
-        return m / (v.sqrt() + group["eps"])
+        m: Tensor = state["m"].lerp_(gradient, 1 - beta1) / (1 - beta1**k)
+        v: Tensor = state["v"].lerp_(gradient**2, 1 - beta2) / (1 - beta2**k)
+        update: Tensor = m / (v.sqrt() + group["eps"])
+        return update
 
 
 def orthogonalize(u: Tensor, *, iterations: int = 5) -> Tensor:
@@ -87,10 +88,9 @@ def orthogonalize(u: Tensor, *, iterations: int = 5) -> Tensor:
     """
     a, b, c = NEWTON_SCHULZ
     tall = u.shape[0] > u.shape[1]
-    x = u.mT if tall else u
-    x = x / (x.norm() + 1e-7)
+    x: Tensor = (u.mT if tall else u) / (u.norm() + 1e-7)
     for _ in range(iterations):
-        gram = x @ x.mT
+        gram: Tensor = x @ x.mT
         x = a * x + (b * gram + c * gram @ gram) @ x
     return x.mT if tall else x
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import MissingExtraError
-from pnpcm.files import Picture, save_picture, stack, strip, write_atomically
+from pnpcm.io.files import Picture, save_picture, stack, strip, write_atomically
 from pnpcm.priors.checkpoint import NetPrior
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.priors.sampling import consistency_sample, heun_sample

@@ -1,8 +1,8 @@
 """Recipes: everything that decides a training run, in one YAML file.
 
 Paths in a recipe start from its own folder, or from ``$PNPCM_DATA`` (data sets) and
-``$PNPCM_RUNS`` (training runs), see :mod:`pnpcm.places`. Overrides are ``section.field=value``, the value in
-YAML, and win over the file.
+``$PNPCM_RUNS`` (training runs), see :mod:`pnpcm.places`. Overrides are ``section.field=value``,
+the value in YAML, and win over the file.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from pnpcm import __version__
-from pnpcm.files import write_text
+from pnpcm.io.files import write_text
+from pnpcm.metrics.denoising import denoising_psnr
 from pnpcm.priors.checkpoint import save_prior
 from pnpcm.priors.controlled import ControlledModel, save_control
 from pnpcm.rng import generators
@@ -20,7 +21,6 @@ from pnpcm.training.data import Samples
 from pnpcm.training.pictures import save_curve, save_hinted, save_samples
 from pnpcm.training.recipe import Recipe
 from pnpcm.training.state import TrainState
-from pnpcm.training.validation import denoising_psnr
 
 FALL = 3.0
 """Decibels between two evaluations that are no noise but a collapse."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
-from pnpcm.files import write_atomically
+from pnpcm.io.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
 from pnpcm.places import resolve

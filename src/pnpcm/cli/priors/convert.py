@@ -39,7 +39,7 @@ def convert(
     """
     import torch
 
-    from pnpcm.files import write_json
+    from pnpcm.io.files import write_json
     from pnpcm.priors.checkpoint import export_openai, load_own, save_prior
 
     if dtype not in DTYPES:

@@ -39,9 +39,9 @@ def sample(
     Denoisers by Heun's method in 2 · steps − 1 evaluations, consistency models in one evaluation
     per step. Complex images are shown by their magnitude.
     """
+    from pnpcm.catalogue import load_prior
     from pnpcm.evaluation import draw, sheet
-    from pnpcm.files import save_picture, write_json
-    from pnpcm.pipeline import load_prior
+    from pnpcm.io.files import save_picture, write_json
 
     if out.suffix.lower() != ".png":
         raise ArgumentError(f"out is {out}, expected the name of a .png file")
@@ -86,9 +86,9 @@ def evaluate(
     from rich.progress import track
     from rich.table import Table
 
+    from pnpcm.catalogue import load_prior
     from pnpcm.evaluation import Images, rows
     from pnpcm.evaluation import evaluate as judge
-    from pnpcm.pipeline import load_prior
 
     if unit not in (255, 1):
         raise ArgumentError(f"unit is {unit}, expected 255 (8-bit levels) or 1 (white is 1)")
@@ -136,7 +136,7 @@ def _write(
     notes: Sequence[str],
 ) -> None:
     from pnpcm.evaluation import comparison, markdown
-    from pnpcm.files import save_picture, write_json, write_text
+    from pnpcm.io.files import save_picture, write_json, write_text
 
     for k, score in enumerate(found[0].scores):
         save_picture(out / f"sigma-{score.sigma:g}.png", comparison(found, k))
@@ -162,7 +162,7 @@ def _published(beside: str | None, sigmas: Sequence[float], unit: int) -> Publis
 def _kinds(name: str, kind: str | None) -> Sequence[str | None]:
     """A name stands for all it comes as, the teacher first; anything else for itself."""
     from pnpcm import catalogue
-    from pnpcm.pipeline import PRIOR_NAMES
+    from pnpcm.catalogue import PRIOR_NAMES
 
     if kind is not None:
         return [kind]

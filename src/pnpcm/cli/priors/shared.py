@@ -40,8 +40,7 @@ def make_folder(path: Path) -> None:
 
 def file_of(name: str, kind: str | None = None) -> Entry:
     """The file of ours behind a name or path."""
-    from pnpcm.catalogue import locate
-    from pnpcm.pipeline import PRIOR_NAMES
+    from pnpcm.catalogue import PRIOR_NAMES, locate
 
     if name in PRIOR_NAMES:
         raise ArgumentError(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
-from pnpcm.files import temporary_name
+from pnpcm.io.files import temporary_name
 from pnpcm.mri.writers.arrays import write_npy
 from pnpcm.mri.writers.dicom import write_dicom
 from pnpcm.mri.writers.h5 import write_h5

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pnpcm import __version__
-from pnpcm.files import Picture
+from pnpcm.io.files import Picture
 from pnpcm.mri.writers.pictures import (
     PERCENTILE,
     evenly,

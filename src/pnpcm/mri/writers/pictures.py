@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from pnpcm.files import Picture
+from pnpcm.io.files import Picture
 from pnpcm.mri.writers.volume import Array, Volume, to_array
 
 PERCENTILE = 99.8

@@ -1,0 +1,1 @@
+"""Files in and out: atomic writes, pictures, photographs of any bit depth."""

@@ -1,0 +1,141 @@
+"""A photo as a tensor with what came with it: read from a file, written to another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.WebPImagePlugin import WebPImageFile
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
+from pnpcm.io.files import write_atomically
+from pnpcm.io.photos.base import DAMAGE, Array, Raw, kind_of_file
+from pnpcm.io.photos.exif import resize_exif
+from pnpcm.io.photos.pillow import read_pillow, save
+from pnpcm.io.photos.png16 import png_bytes, read_png
+from pnpcm.io.photos.tiff import read_tiff, tiff_bytes
+
+_FORMATS = {"png": "PNG", "jpeg": "JPEG", "tiff": "TIFF", "webp": "WEBP"}
+_BY_SUFFIX = {".jpg": "JPEG", ".mpo": "JPEG", ".tif": "TIFF"}
+_BY_SUFFIX |= {f".{name}": kind for name, kind in _FORMATS.items()}
+_LONGEST = {"JPEG": 65500, "WEBP": 16383}
+_READERS: dict[str, Callable[[Path], Raw]] = {
+    "PNG": read_png,
+    "JPEG": lambda path: read_pillow(path, JpegImageFile),
+    "TIFF": read_tiff,
+    "WEBP": lambda path: read_pillow(path, WebPImageFile),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Photo:
+    """A picture and what came with it."""
+
+    x: Tensor  # (1, 1 or 3, H, W) in [-1, 1], float32
+    alpha: Array | None  # (H, W), uint8 or uint16 as bits says
+    bits: int  # 8 or 16; floats count as 16
+    icc: bytes | None  # colour profile
+    exif: bytes | None  # from the byte order (II or MM) on, without the word Exif
+    format: str  # PNG, JPEG, TIFF or WEBP
+    path: Path
+
+
+def read_photo(path: str | Path) -> Photo:
+    """Read a PNG, JPEG, TIFF or WebP file in its own bit depth.
+
+    Palettes become RGB, 1-bit becomes grey, CMYK becomes sRGB through its profile. Refused are
+    animations, several pages, damaged files and more than 400 megapixels.
+    """
+    path = Path(path)
+    kind = kind_of_file(path)
+    try:
+        pixels, icc, exif = _READERS[kind](path)
+    except ArgumentError:
+        raise
+    except DAMAGE as error:
+        raise ArgumentError(
+            f"{path} is a damaged or incomplete {kind} file ({error}); get the original again"
+        ) from error
+    bits = 8 if pixels.dtype == np.uint8 else 16
+    colours = 1 if pixels.shape[2] < 3 else 3
+    alpha = pixels[..., -1].copy() if pixels.shape[2] > colours else None
+    top = 1.0
+    if pixels.dtype.kind == "u":
+        top = float(np.iinfo(pixels.dtype).max)
+    elif alpha is not None:
+        alpha = np.rint(alpha * 65535).astype(np.uint16)
+    planes = np.ascontiguousarray(pixels[..., :colours].transpose(2, 0, 1), np.float32)
+    x = torch.from_numpy(planes)[None].mul_(2 / top).sub_(1)
+    return Photo(x, alpha, bits, icc or None, exif or None, kind, path)
+
+
+def write_photo(path: str | Path, x: Tensor, like: Photo, *, format: str | None = None) -> None:
+    """Write an image ``(C, H, W)`` or ``(1, C, H, W)`` in [-1, 1] as ``like`` is, atomically.
+
+    ``x`` may have another size: alpha is resized (bicubic), EXIF gets the new one. The profile is
+    kept unless grey became colour or the reverse. ``format``: png, jpeg, tiff or webp; without it
+    the suffix of ``path`` decides, else ``like``. PNG and TIFF keep 16 bits, the others have 8.
+    JPEG is written in quality 95, 4:4:4, without alpha; all others lose nothing. x is clamped.
+    """
+    path = Path(path)
+    if format is not None and format.lower() not in _FORMATS:
+        raise UnknownNameError("picture format", format, _FORMATS)
+    kind = _FORMATS[format.lower()] if format else _BY_SUFFIX.get(path.suffix.lower(), like.format)
+    x = x[0] if x.ndim == 4 and x.shape[0] == 1 else x
+    if x.ndim != 3 or x.shape[0] not in (1, 3) or x.numel() == 0:
+        raise ShapeError(f"x has shape {tuple(x.shape)}, a photo is (1 or 3, H, W)")
+    if not bool(torch.isfinite(x).all()):
+        raise ArgumentError("x has values that are not finite (nan or inf): no picture to write")
+    channels, height, width = x.shape
+    if max(height, width) > _LONGEST.get(kind, 2**31):
+        raise ArgumentError(
+            f"x is {height}×{width}, a {kind} file has sides up to {_LONGEST[kind]}; "
+            "write png or tiff"
+        )
+    bits = like.bits if kind in ("PNG", "TIFF") else 8
+    pixels = _quantized(x, bits)
+    if like.alpha is not None and kind != "JPEG":
+        pixels = np.dstack([pixels, _resized(like.alpha, height, width, bits)])
+    icc = like.icc if channels == like.x.shape[1] else None
+    raw = Raw(pixels, icc, like.exif and resize_exif(like.exif, width, height))
+    if kind == "JPEG" and len(raw.exif or b"") > 65000:
+        raise ArgumentError(
+            f"the EXIF of {like.path} has {len(raw.exif or b'')} bytes, a JPEG holds 65000; "
+            "write png, tiff or webp"
+        )
+    if kind == "TIFF" or (kind == "PNG" and bits == 16):
+        content = tiff_bytes(raw) if kind == "TIFF" else png_bytes(raw)
+        write_atomically(path, lambda temporary: _write(temporary, content))
+    else:
+        write_atomically(path, lambda temporary: save(temporary, raw, kind))
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _quantized(x: Tensor, bits: int) -> Array:
+    """(H, W, C) of whole numbers, the inverse of what :func:`read_photo` does."""
+    top = 2**bits - 1
+    values = ((x.detach().cpu().double().clamp(-1, 1) + 1) * (top / 2)).round().permute(1, 2, 0)
+    return _whole(values.numpy(), bits)
+
+
+def _resized(alpha: Array, height: int, width: int, bits: int) -> Array:
+    tops = np.iinfo(alpha.dtype).max, 2**bits - 1
+    if alpha.shape == (height, width) and tops[0] == tops[1]:
+        return alpha
+    plane = Image.fromarray(alpha.astype(np.float32))
+    plane = plane.resize((width, height), Image.Resampling.BICUBIC)
+    values = np.rint(np.asarray(plane, np.float64) * (tops[1] / tops[0])).clip(0, tops[1])
+    return _whole(values, bits)
+
+
+def _whole(values: Array, bits: int) -> Array:
+    return values.astype(np.uint8) if bits == 8 else values.astype(np.uint16)

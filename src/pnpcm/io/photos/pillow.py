@@ -1,0 +1,76 @@
+"""Pillow's part: every file of 8 bits, from pixels of any kind to grey or RGB, and back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageCms, ImageFile
+
+from pnpcm.errors import ArgumentError
+from pnpcm.io.photos.base import Raw, check_size
+from pnpcm.io.photos.exif import EXIF
+
+_LOCK = Lock()
+
+
+def read_pillow(
+    path: Path, opener: Callable[[Path], ImageFile.ImageFile], *, frames: int | None = None
+) -> Raw:
+    with _no_pillow_limit(), opener(path) as picture:
+        check_size(path, *picture.size, frames or int(getattr(picture, "n_frames", 1)))
+        picture.load()
+        info = picture.info  # complete only now: PNG has chunks behind the pixels
+        icc, exif = info.get("icc_profile"), info.get("exif")
+        mode = picture.mode
+        if mode == "CMYK":
+            flat, icc = _rgb_of_cmyk(picture, icc), None
+        elif mode in ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "YCbCr"):
+            grey = mode in ("1", "L", "LA", "La")
+            clear = mode[-1] in "Aa" or "transparency" in info
+            flat = picture.convert("L") if mode == "1" else picture
+            flat = flat.convert(("LA" if clear else "L") if grey else "RGBA" if clear else "RGB")
+        else:
+            raise ArgumentError(f"{path} has pixels of kind {mode}; convert it to RGB or grey")
+        pixels = np.atleast_3d(np.array(flat))
+    return Raw(pixels, icc, exif.removeprefix(EXIF) if exif else None)
+
+
+@contextmanager
+def _no_pillow_limit() -> Iterator[None]:
+    """Pillow stops at 179 megapixels by a global number; ours is checked before pixels are read."""
+    with _LOCK:
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+
+
+def _rgb_of_cmyk(picture: Image.Image, icc: bytes | None) -> Image.Image:
+    try:
+        source = ImageCms.ImageCmsProfile(io.BytesIO(icc or b""))
+        target = ImageCms.createProfile("sRGB")
+        converted = ImageCms.profileToProfile(picture, source, target, outputMode="RGB")
+    except (ImageCms.PyCMSError, OSError):  # no profile, or none for CMYK
+        converted = None
+    return converted or picture.convert("RGB")
+
+
+def save(path: Path, raw: Raw, kind: str) -> None:
+    options: dict[str, Any] = {}
+    if kind == "JPEG":
+        options = {"quality": 95, "subsampling": 0}
+    elif kind == "WEBP":
+        options = {"lossless": True, "exact": True}  # exact: colours where alpha is 0, too
+    if raw.icc:
+        options["icc_profile"] = raw.icc
+    if raw.exif:
+        options["exif"] = EXIF + raw.exif
+    pixels = raw.pixels[..., 0] if raw.pixels.shape[2] == 1 else raw.pixels
+    Image.fromarray(pixels).save(path, kind, **options)

@@ -1,0 +1,103 @@
+"""TIFF: more than 8 bits read by ``tifffile``, the rest by Pillow; all of it written here."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from PIL.TiffImagePlugin import TiffImageFile
+
+from pnpcm.errors import ArgumentError
+from pnpcm.io.photos.base import Array, Raw, check_size
+from pnpcm.io.photos.exif import EXIF, exif_of_tiff, tags
+from pnpcm.io.photos.pillow import read_pillow
+
+
+def read_tiff(path: Path) -> Raw:
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        pages = [file.pages[i].aspage() for i in range(len(file.pages))]
+        page = pages[0]
+        full = [p for p in pages if not p.subfiletype & 1]  # the others are previews
+        check_size(path, page.imagewidth, page.imagelength, len(full))
+        if page.bitspersample <= 8:
+            raw = read_pillow(path, TiffImageFile, frames=1)
+            return raw._replace(exif=exif_of_tiff(path))
+        if page.photometric not in (0, 1, 2) or page.dtype is None or page.dtype.kind not in "uf":
+            raise ArgumentError(
+                f"{path} has {page.bitspersample}-bit pixels of kind {_name(page.photometric)}; "
+                "convert it to RGB or grey of 8 or 16 bits"
+            )
+        ends = [at + n for at, n in zip(page.dataoffsets, page.databytecounts, strict=True) if n]
+        if len(ends) < math.prod(page.chunked) or max(ends) > path.stat().st_size:
+            raise ValueError("parts of the pixels are missing")  # tifffile would make them black
+        try:
+            pixels = page.asarray()
+        except ValueError as error:
+            if "imagecodecs" not in str(error):
+                raise
+            raise ArgumentError(
+                f"{path} is compressed by {_name(page.compression)}; pip install imagecodecs, "
+                "or save it again without compression"
+            ) from error
+        icc = page.tags.valueof(34675)
+        extra = page.extrasamples
+    pixels = np.moveaxis(pixels, 0, 2) if page.axes == "SYX" else np.atleast_3d(pixels)
+    pixels = _checked(path, pixels.astype(pixels.dtype.newbyteorder("="), copy=False))
+    if pixels.shape[2] - len(extra) not in (1, 3) or len(extra) > 1:
+        raise ArgumentError(f"{path} has {pixels.shape[2]} channels; convert it to RGB or grey")
+    top = 65535 if pixels.dtype.kind == "u" else 1
+    if page.photometric == 0:  # white is zero
+        pixels[..., 0] = top - pixels[..., 0]
+    if extra and extra[0] == 1:  # colours are multiplied by alpha
+        share = np.maximum(pixels[..., -1:] / top, 1 / 65535)
+        colours = np.minimum(pixels[..., :-1] / share, top)
+        pixels[..., :-1] = np.rint(colours) if top > 1 else colours
+    return Raw(pixels, icc, exif_of_tiff(path))
+
+
+def _name(code: int) -> str:
+    return str(getattr(code, "name", code))  # tifffile has words for most of them
+
+
+def _checked(path: Path, pixels: Array) -> Array:
+    if pixels.dtype == np.uint16:
+        return pixels
+    if pixels.dtype.kind == "u":
+        raise ArgumentError(f"{path} has {pixels.dtype} pixels; convert it to 8 or 16 bits")
+    low, high = float(pixels.min()), float(pixels.max())
+    if not (low >= 0 and high <= 1):  # nan fails, too
+        raise ArgumentError(
+            f"{path} has floats from {low:g} to {high:g}, expected [0, 1]; scale it first"
+        )
+    return pixels.astype(np.float32)
+
+
+def tiff_bytes(raw: Raw) -> bytes:
+    """A TIFF file in strips of a megabyte, Deflate with differences along rows."""
+    height, width, channels = raw.pixels.shape
+    exif = tags(raw.exif)
+    exif.endian = exif.endian or "<"
+    order: Literal["<", ">"] = "<" if exif.endian == "<" else ">"
+    colours = 1 if channels < 3 else 3
+    rows = max(1, min(height, 2**20 // raw.pixels[0].nbytes))
+    strips, at, offsets = [], 0, []  # from the end of the directory, where Pillow counts from
+    for top in range(0, height, rows):
+        part = raw.pixels[top : top + rows].copy()
+        part[:, 1:] -= raw.pixels[top : top + rows, :-1]  # modulo 2^bits
+        strip = zlib.compress(part.astype(part.dtype.newbyteorder(order)).tobytes())
+        strips.append(strip + b"\0" * (len(strip) % 2))
+        offsets.append(at)
+        at += len(strips[-1])
+    exif.update({256: width, 257: height, 258: (8 * raw.pixels.itemsize,) * channels, 259: 8})
+    exif.update({262: 1 if colours == 1 else 2, 273: tuple(offsets), 277: channels, 278: rows})
+    exif.update({279: tuple(map(len, strips)), 284: 1, 317: 2, 339: (1,) * channels})
+    if channels > colours:
+        exif[338] = 2  # alpha, not multiplied in
+    if raw.icc:
+        exif[34675] = raw.icc
+    return b"".join([exif.tobytes().removeprefix(EXIF), *strips])

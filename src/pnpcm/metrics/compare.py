@@ -1,0 +1,144 @@
+"""Two pictures, or two folders of pictures, compared: PSNR, SSIM and LPIPS of each pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io.photos import SUFFIXES, Photo, read_photo
+from pnpcm.metrics import psnr, ssim
+from pnpcm.metrics.lpips import available, lpips
+
+METRICS = ("psnr", "ssim", "lpips_vgg", "lpips_alex")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Scores of one pair, or their means; None where a metric cannot be had."""
+
+    name: str
+    psnr: float
+    ssim: float | None
+    lpips_vgg: float | None
+    lpips_alex: float | None
+    notes: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, which knows no infinity: equal images have PSNR null."""
+        content = asdict(self) | {"notes": list(self.notes), "equal": math.isinf(self.psnr)}
+        return content | {"psnr": self.psnr if math.isfinite(self.psnr) else None}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Files (reference, output) of the same stem, and those that have no partner."""
+
+    files: tuple[tuple[Path, Path], ...]
+    only_ref: tuple[Path, ...] = ()
+    only_out: tuple[Path, ...] = ()
+
+
+def pair(ref: Path, out: Path) -> Pairs:
+    """Two files as they are; of two folders the pictures whose names agree up to the suffix."""
+    for name, path in (("REF", ref), ("OUT", out)):
+        if not path.exists():
+            raise ArgumentError(f"{name} is {path}, which does not exist")
+    if ref.is_dir() != out.is_dir():
+        raise ArgumentError(
+            f"REF is {ref} and OUT is {out}: one is a folder, the other is not; "
+            "give two pictures or two folders"
+        )
+    if not ref.is_dir():
+        return Pairs(((ref, out),))
+    mine, theirs = _by_stem(ref), _by_stem(out)
+    common = sorted(mine.keys() & theirs.keys())
+    if not common:
+        raise ArgumentError(
+            f"no picture in {out} is named like one in {ref} ({len(theirs)} and {len(mine)} "
+            f"pictures of {', '.join(SUFFIXES)}); names must agree up to the suffix"
+        )
+    return Pairs(
+        tuple((mine[stem], theirs[stem]) for stem in common),
+        tuple(mine[stem] for stem in sorted(mine.keys() - theirs.keys())),
+        tuple(theirs[stem] for stem in sorted(theirs.keys() - mine.keys())),
+    )
+
+
+@torch.no_grad()
+def compare_files(ref: Path, out: Path, *, perceptual: bool = True) -> Comparison:
+    """Scores of ``out`` against ``ref``, pixel values as the files have them, without alpha.
+
+    ``perceptual=False`` leaves out LPIPS, which takes most of the time and memory.
+    """
+    one, two = read_photo(ref), read_photo(out)
+    if one.x.shape[-2:] != two.x.shape[-2:]:
+        sizes = ["{3}×{2}".format(*photo.x.shape) for photo in (one, two)]
+        raise ArgumentError(
+            f"{ref} is {sizes[0]} and {out} is {sizes[1]} pixels; crop or scale one to the other"
+        )
+    x_true, x = one.x, two.x
+    if x.shape != x_true.shape:
+        x_true, x = (t.expand(-1, 3, -1, -1) for t in (x_true, x))
+    return Comparison(
+        name=ref.stem if ref.stem == out.stem else f"{ref.stem} / {out.stem}",
+        psnr=float(psnr(x, x_true)),
+        ssim=_or_none(lambda: ssim(x, x_true)),
+        lpips_vgg=_perceptual(x, x_true, "vgg") if perceptual else None,
+        lpips_alex=_perceptual(x, x_true, "alex") if perceptual else None,
+        notes=_notes(one, two),
+    )
+
+
+def mean(rows: Sequence[Comparison]) -> Comparison:
+    """The mean of each metric over the rows that have it; infinite PSNR stays infinite."""
+    means: dict[str, Any] = {}
+    for metric in METRICS:
+        values = [value for row in rows if (value := getattr(row, metric)) is not None]
+        means[metric] = sum(values) / len(values) if values else None
+    return Comparison(name="mean", **means)
+
+
+def _by_stem(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() not in SUFFIXES or path.name.startswith("."):
+            continue
+        if path.stem in found:
+            raise ArgumentError(
+                f"{folder} has {found[path.stem].name} and {path.name}, which agree up to the "
+                "suffix; move one of them away"
+            )
+        found[path.stem] = path
+    return found
+
+
+def _perceptual(x: Tensor, x_true: Tensor, network: str) -> float | None:
+    if not available():
+        return None
+    return _or_none(lambda: lpips(x, x_true, network=network))
+
+
+def _or_none(metric: Any) -> float | None:
+    try:
+        return float(metric())
+    except ShapeError:  # shapes agree, so the image is too small for this metric
+        return None
+
+
+def _notes(ref: Photo, out: Photo) -> tuple[str, ...]:
+    notes = []
+    if ref.x.shape[1] != out.x.shape[1]:
+        grey = ref if ref.x.shape[1] == 1 else out
+        notes.append(f"{grey.path.name} is grey, compared as three equal channels")
+    if ref.alpha is not None or out.alpha is not None:
+        notes.append("alpha is not compared")
+    if ref.icc != out.icc:
+        notes.append("colour profiles differ, values are compared as stored")
+    return tuple(notes)

@@ -1,0 +1,236 @@
+"""Linear tasks: denoise, inpaint, superres, deblur."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.operators import (
+    Blur,
+    Compose,
+    Crop,
+    GaussianBlur,
+    Inpainting,
+    NonlinearBlur,
+    OperatorBase,
+    SuperResolution,
+)
+from pnpcm.operators.crop import canvas_for
+from pnpcm.operators.kernels import gaussian_kernel, motion_kernel
+from pnpcm.problems.task import Problem, Shape, Task, check_choice, conditioning
+
+
+@dataclass(frozen=True, eq=False)
+class Denoise(Task):
+    """y is the image and noise."""
+
+    name = "denoise"
+
+    @property
+    def operator_name(self) -> str:
+        return "inpainting"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"missing": 0.0}
+
+    def operator(self, image_shape: Shape) -> OperatorBase:
+        return Inpainting(torch.ones(image_shape[1:]))
+
+    def conditioning(self, problem: Problem) -> tuple[float, float]:
+        return 1.0, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Inpaint(Task):
+    """Pixels are missing. ``mask`` (1 = kept), or ``missing``: the share to drop at random."""
+
+    name = "inpaint"
+    mask: Tensor | None = None
+    missing: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.mask is None) == (self.missing is None):
+            raise ArgumentError(
+                "inpaint needs a mask, or missing (the share to drop) to draw one; give one of them"
+            )
+
+    @property
+    def operator_name(self) -> str:
+        return "inpainting"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The share of missing pixels, in steps of 5 %."""
+        missing = self.missing
+        if self.mask is not None:
+            missing = 1 - float(self.mask.float().mean())
+        return {"missing": round(20 * cast(float, missing)) / 20}
+
+    def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
+        if self.missing is None:
+            return self
+        drawn = Inpainting.random(image_shape[1:], missing=self.missing, generator=generator)
+        return replace(self, mask=drawn.mask[0, 0], missing=None)
+
+    def operator(self, image_shape: Shape) -> OperatorBase:
+        if self.mask is None:
+            raise ArgumentError("inpaint needs a mask to be solved; give mask")
+        if tuple(self.mask.shape[-2:]) != tuple(image_shape[1:]):
+            (mh, mw), (_, h, w) = self.mask.shape[-2:], image_shape
+            raise ShapeError(
+                f"mask is {mh}×{mw} and the image {h}×{w} (height×width); "
+                "give a mask of the size of the image"
+            )
+        return Inpainting(self.mask)
+
+    def problem(self, y: Tensor) -> Problem:
+        operator = cast(Inpainting, self.operator((y.shape[1], y.shape[2], y.shape[3])))
+        kept = operator.mask.to(y)
+        return Problem(y * kept, operator, known=kept)
+
+    def baseline(self, problem: Problem) -> Tensor:
+        return cast(Inpainting, problem.operator).x_start(problem.y)
+
+    def conditioning(self, problem: Problem) -> tuple[float, float]:
+        return 1.0, float(cast(Tensor, problem.known).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class SuperRes(Task):
+    """y is smaller than the image by a whole ``factor``, reduced by ``downsampler``.
+
+    ``size``: height and width of the picture where ``fit`` grew it to multiples of the factor.
+    """
+
+    name = "superres"
+    factor: int = 4
+    downsampler: str = "bicubic"
+    size: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("downsampler", self.downsampler, ("bicubic", "area"))
+        if self.factor < 2:
+            raise ArgumentError(f"factor must be a whole number of at least 2, got {self.factor}")
+
+    @property
+    def operator_name(self) -> str:
+        return "superresolution"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        named = {} if self.downsampler == "bicubic" else {"downsampler": self.downsampler}
+        return {"factor": self.factor} | named
+
+    def fit(self, x: Tensor) -> tuple[Tensor, Self]:
+        """Sides grown to multiples of the factor by replication."""
+        height, width = x.shape[-2:]
+        bottom, right = -height % self.factor, -width % self.factor
+        if bottom == right == 0:
+            return x, self
+        grown = F.pad(x, (0, right, 0, bottom), mode="replicate")
+        return grown, replace(self, size=(height, width))
+
+    def operator(self, image_shape: Shape) -> OperatorBase:
+        return SuperResolution(image_shape, self.factor, downsampler=self.downsampler)
+
+    def problem(self, y: Tensor) -> Problem:
+        channels, height, width = y.shape[1:]
+        operator = self.operator((channels, height * self.factor, width * self.factor))
+        return Problem(y, operator, window=None if self.size is None else (0, 0, *self.size))
+
+    def baseline(self, problem: Problem) -> Tensor:
+        size = [n * self.factor for n in problem.y.shape[-2:]]
+        return problem.picture(F.interpolate(problem.y, size, mode="bicubic").clamp(-1, 1))
+
+    def conditioning(self, problem: Problem) -> tuple[float, float]:
+        """Of a small image: the size changes nothing."""
+        side = 16 * self.factor
+        return conditioning(self.operator((1, side, side)), torch.zeros(1, 1, 16, 16))
+
+
+BOUNDARIES = ("unknown", "zero", "circular", "reflect")
+
+
+@dataclass(frozen=True, eq=False)
+class Deblur(Task):
+    """y is blurred by a ``kernel``, a ``gaussian`` (size, sigma) or a ``motion`` (length, angle).
+
+    ``boundary``: what lies beyond the picture; "unknown" solves on a canvas grown by the kernel.
+    ``linear_light``: light was blurred, not pixel values (borders are then replicated).
+    """
+
+    name = "deblur"
+    kernel: Tensor | None = None
+    gaussian: tuple[float, float] | None = None
+    motion: tuple[float, float] | None = None
+    boundary: str = "unknown"
+    linear_light: bool = False
+
+    def __post_init__(self) -> None:
+        if [self.kernel, self.gaussian, self.motion].count(None) != 2:
+            raise ArgumentError("deblur needs exactly one of kernel, gaussian and motion")
+        check_choice("boundary", self.boundary, BOUNDARIES)
+        if self.linear_light and self.boundary != "unknown":
+            raise ArgumentError(
+                f"boundary is {self.boundary!r}, but linear_light replicates borders; "
+                "leave boundary out"
+            )
+
+    @property
+    def taps(self) -> Tensor:
+        """The kernel in numbers."""
+        if self.gaussian is not None:
+            return gaussian_kernel(int(self.gaussian[0]), self.gaussian[1])
+        if self.motion is not None:
+            return motion_kernel(*self.motion)
+        return cast(Tensor, self.kernel)
+
+    @property
+    def operator_name(self) -> str:
+        if self.linear_light:
+            return "nonlinear-blur"
+        return "blur" if self.gaussian is None else "gaussian-blur"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        if self.gaussian is None or self.linear_light:
+            return {}
+        return {"size": int(self.gaussian[0]), "sigma": float(self.gaussian[1])}
+
+    def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
+        """A simulated picture needs something beyond its border: its mirror."""
+        if self.boundary != "unknown" or self.linear_light:
+            return self
+        return replace(self, boundary="reflect")
+
+    def operator(self, image_shape: Shape) -> OperatorBase:
+        if self.linear_light:
+            return NonlinearBlur(kernel=self.taps)
+        if self.boundary == "unknown":
+            raise ArgumentError("boundary is 'unknown'; a forward model needs a known one")
+        if self.gaussian is not None and self.boundary == "zero":
+            return GaussianBlur(image_shape, int(self.gaussian[0]), self.gaussian[1])
+        return Blur(self.taps, image_shape, self.boundary)
+
+    def problem(self, y: Tensor) -> Problem:
+        shape = (y.shape[1], y.shape[2], y.shape[3])
+        if self.boundary != "unknown" or self.linear_light:
+            return Problem(y, self.operator(shape))
+        taps = self.taps
+        canvas, margins = canvas_for(taps, shape)
+        operator = Compose(Crop(canvas, margins), Blur(taps, canvas, "circular"))
+        return Problem(y, operator, window=(margins[2], margins[0], *shape[1:]))
+
+    def conditioning(self, problem: Problem) -> tuple[float, float]:
+        """Of a small image: the size changes nothing."""
+        if self.linear_light:
+            return 1.0, 1.0
+        side = max(64, 2 * max(self.taps.shape))
+        small = Blur(self.taps, (1, side, side), "circular")
+        return conditioning(small, torch.zeros(1, 1, side, side))

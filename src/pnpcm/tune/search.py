@@ -1,0 +1,177 @@
+"""Tune: search the hyperparameters of PnP-CM for a task on clean images (extra ``tune``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from pnpcm.core import Prior
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.metrics.lpips import available
+from pnpcm.presets import Preset
+from pnpcm.problems import Problem, Task
+from pnpcm.problems.measurement import simulate
+from pnpcm.recon.parameters import choose, frame_for, usual_steps
+from pnpcm.recon.rule import Numbers
+from pnpcm.solvers import PnPCM, PnPCMConfig
+from pnpcm.tune.study import check_metric, judge, open_study, scores, search, tried
+
+if TYPE_CHECKING:
+    import optuna
+
+SPACE: dict[str, tuple[float, float, bool]] = {
+    # name: lowest, highest, logarithmic. In the paper's letters: σ_start is i_N, fall is γ
+    "sigma_start": (0.03, 2.0, True),
+    "fall": (0.05, 1.0, True),  # σ_end / σ_start
+    "delta_start": (-0.2, 2.5, False),
+    "delta_end": (-0.2, 2.5, False),
+    "weight_start": (0.03, 30.0, True),
+    "weight_end": (0.03, 30.0, True),
+    "mu": (0.0, 0.8, False),
+    "noise_scale": (-0.5, 1.0, False),  # below 0: none, which is often best
+}
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best preset of a study, its score, and that of what was there before."""
+
+    preset: Preset
+    score: float
+    score_before: float | None
+    trials: int
+    study: optuna.Study
+
+
+def tune(
+    task: Task,
+    x: Tensor,
+    prior: Prior,
+    *,
+    prior_name: str,
+    sigma_y: float = 0.05,
+    steps: int | None = None,
+    trials: int = 60,
+    metric: str = "psnr",
+    storage: Path | None = None,
+    seed: int = 0,
+    source: str = "",
+    fixed: Mapping[str, float] | None = None,
+    callback: Callable[[optuna.Study, Any], None] | None = None,
+) -> Tuned:
+    """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once as ``task`` says.
+
+    The first trial is what the presets or the rule give, so that the best is never worse; three
+    more are fixed (what the usual number of steps has; two simple schedules), the rest is a
+    tree-structured Parzen search. Half of the images decide whether a trial goes on (median
+    pruning). ``storage``: file of the study; a second call with it continues until ``trials`` are
+    done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
+    """
+    check_metric(metric)
+    given = dict(fixed or {})
+    for name in given:
+        if name not in SPACE:
+            raise UnknownNameError("hyperparameter", name, SPACE)
+    measured = simulate(x, task, sigma_y, seed=seed)
+    problem = measured.task.problem(measured.y)
+    conditions = measured.task.conditions(problem, 2 * sigma_y)
+    n = steps or usual_steps(task)
+    frame = frame_for(measured.task, problem, sigma_y)
+
+    def configure(values: dict[str, float]) -> PnPCMConfig:
+        return numbers(values).config(n, conditions["error_std"], **frame)
+
+    def objective(trial: Any, k: int) -> float:
+        values = {
+            name: trial.suggest_float(name, low, high, log=log)
+            for name, (low, high, log) in SPACE.items()
+            if name not in given
+        } | given
+        return judge(trial, PnPCM(prior, configure(values)), problem, x, metric, seed)
+
+    starts = _starts(conditions["error_std"])
+    for steps_before in (usual_steps(task), n):  # the first trial is what n has now
+        before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
+        if before is not None:
+            starts.insert(0, Numbers.of(before, conditions["error_std"]))
+    study = open_study(storage, patience=8)
+    search(
+        study,
+        objective,
+        trials,
+        starts=[{k: v for k, v in _values(s).items() if k not in given} for s in starts],
+        startup=16,
+        seed=seed,
+        callback=callback,
+    )
+    best = _rounded(configure(study.best_params | given))
+    expected = {}
+    for name in ("psnr", "lpips") if available() and x.shape[1] == 3 else ("psnr",):
+        all_of = scores(PnPCM(prior, best), problem, x, range(len(x)), name, seed)
+        expected[{"psnr": "psnr", "lpips": "lpips_vgg"}[name]] = round(
+            abs(sum(all_of) / len(all_of)), 4
+        )
+    preset = Preset(
+        prior_name,
+        measured.task.operator_name,
+        measured.task.options,
+        sigma_y,
+        best,
+        expected,
+        source or f"pnpcm tune, {len(tried(study))} trials, {metric}",
+        {k: round(v, 6) for k, v in conditions.items()},
+    )
+    points = tried(study)
+    return Tuned(preset, study.best_value, points[0].value, len(points), study)
+
+
+def numbers(values: dict[str, float]) -> Numbers:
+    """A point of the search space as the numbers of a run."""
+    rest = {k: v for k, v in values.items() if k not in ("fall", "noise_scale")}
+    end, scale = values["sigma_start"] * values["fall"], max(0.0, values["noise_scale"])
+    return Numbers(sigma_end=end, noise_scale=scale, **rest)
+
+
+def _values(n: Numbers) -> dict[str, float]:
+    """The other way round, moved into the search space."""
+    raw = vars(n) | {"fall": n.sigma_end / n.sigma_start}
+    return {k: min(max(raw[k], low), high) for k, (low, high, _) in SPACE.items()}
+
+
+def _rounded(config: PnPCMConfig) -> PnPCMConfig:
+    """Four significant digits: what a person wants to read in a preset."""
+
+    def short(values: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(float(f"{v:.4g}") for v in values)
+
+    mu, scale = short((config.momentum[0], config.noise_scale))
+    return replace(
+        config,
+        sigmas=short(config.sigmas),
+        deltas=short(config.deltas),
+        rhos=short(config.rhos),
+        mu=mu,
+        noise_scale=scale,
+    )
+
+
+def _starts(error_std: float) -> list[Numbers]:
+    """Where to begin: one denoising that fades out, and a slow fall at the exact balance."""
+    level = max(1.5 * error_std, 0.05)
+    return [
+        Numbers(level, 0.06 * level, 0.0, 0.0, 1.0, 1.0, 0.0, -0.25),
+        Numbers(3 * level, level, 0.0, 0.0, 1.0, 1.0, 0.2, -0.25),
+    ]
+
+
+def _known(
+    task: Task, problem: Problem, prior: str, sigma_y: float, steps: int
+) -> PnPCMConfig | None:
+    try:
+        return choose(task, problem, prior, sigma_y, steps=steps).config
+    except ArgumentError:
+        return None

@@ -1,0 +1,144 @@
+"""What searches share: a resumable study, and scores of a solver on images it has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pnpcm.core import Solver
+from pnpcm.errors import ArgumentError, MissingExtraError
+from pnpcm.metrics import psnr
+from pnpcm.metrics.lpips import available, lpips
+from pnpcm.operators import PhaseRetrieval
+from pnpcm.problems import Problem
+from pnpcm.recon.signs import squared_distance
+from pnpcm.rng import generators
+
+if TYPE_CHECKING:
+    import optuna
+
+METRICS = ("psnr", "lpips", "mix")
+"""``mix`` is PSNR − 20 LPIPS: 0.05 of LPIPS are worth 1 dB."""
+
+
+def check_metric(metric: str) -> None:
+    if metric not in METRICS:
+        raise ArgumentError(f"metric is {metric!r}, expected one of {', '.join(METRICS)}")
+    if metric != "psnr" and not available():
+        raise ArgumentError("metric needs LPIPS, whose weights are missing; use metric='psnr'")
+
+
+def scores(
+    solver: Solver, problem: Problem, x: Tensor, part: range, metric: str, seed: int
+) -> list[float]:
+    """One number per image, larger is better; the same noise in every trial.
+
+    Phase retrieval is scored with the signs of the true image.
+    """
+    index = list(part)
+    seeds = generators([seed + 1000 + i for i in index])
+    result = solver(problem.y[index], problem.operator, generator=seeds)
+    found, truth = problem.picture(result.x), x[index]
+    if isinstance(problem.operator, PhaseRetrieval):
+        found = problem.operator.resolve_signs(found, truth, squared_distance)
+    values = torch.zeros(len(index))
+    if metric != "lpips":
+        values = values + psnr(found, truth)
+    if metric != "psnr":
+        values = values - (1 if metric == "lpips" else 20) * lpips(found, truth)
+    return [float(v) for v in values]
+
+
+def judge(trial: Any, solver: Solver, problem: Problem, x: Tensor, metric: str, seed: int) -> float:
+    """Mean score over the images; half of them decide whether the trial goes on."""
+    found: list[float] = []
+    for part in halves(len(x)):
+        found += scores(solver, problem, x, part, metric, seed)
+        trial.report(sum(found) / len(found), len(found))
+        if len(found) < len(x) and trial.should_prune():
+            raise load_optuna().TrialPruned
+    return sum(found) / len(found)
+
+
+def halves(count: int) -> list[range]:
+    """The first half of the images, by which a trial may be given up, and the rest."""
+    middle = max(1, count // 2)
+    return [range(middle), range(middle, count)] if count > 1 else [range(1)]
+
+
+def open_study(storage: Path | None, *, patience: int) -> optuna.Study:
+    """A study in ``storage``; after ``patience`` trials one below their median is given up."""
+    library = load_optuna()
+    place = None
+    if storage is not None:
+        backend = library.storages.journal.JournalFileBackend(str(storage))
+        place = library.storages.JournalStorage(backend)
+    study: optuna.Study = library.create_study(
+        study_name="pnpcm",
+        storage=place,
+        load_if_exists=True,
+        direction="maximize",
+        pruner=library.pruners.MedianPruner(n_startup_trials=patience),
+    )
+    return study
+
+
+def search(
+    study: optuna.Study,
+    objective: Callable[[Any, int], float],
+    points: int,
+    *,
+    starts: Sequence[Mapping[str, Any]],
+    startup: int,
+    seed: int,
+    callback: Callable[[optuna.Study, Any], None] | None = None,
+) -> None:
+    """Try points until there are so many; ``objective(trial, k)`` scores the k-th one.
+
+    First come ``starts``, then random points, after ``startup`` in all those of a tree-structured
+    Parzen estimator. Point k draws from a seed of its own, and one that was cut off is tried
+    again: a study that was stopped, whenever it was, finds what it would have found undisturbed.
+    """
+    library = load_optuna()
+    for cut_off in (t for t in study.trials if t.state.name == "RUNNING"):
+        study.tell(cut_off.number, state=library.trial.TrialState.FAIL)
+    for k in range(len(tried(study)), points):
+        own = int(np.random.SeedSequence([seed, k]).generate_state(1)[0])
+        study.sampler = library.samplers.TPESampler(
+            seed=own, multivariate=True, n_startup_trials=startup
+        )
+        if k < len(starts) and not any(t.state.name == "WAITING" for t in study.trials):
+            study.enqueue_trial(dict(starts[k]))
+
+        def attempt(trial: Any, k: int = k) -> float:
+            try:
+                return objective(trial, k)
+            except ArgumentError:
+                trial.set_user_attr("diverged", True)
+                raise
+
+        calls = None if callback is None else [callback]
+        study.optimize(attempt, 1, callbacks=calls, catch=(ArgumentError,))
+
+
+def tried(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
+    """The points tried so far, in order: scored, given up or diverged, but not those cut off."""
+    return [
+        t
+        for t in study.trials
+        if t.state.name in ("COMPLETE", "PRUNED") or t.user_attrs.get("diverged")
+    ]
+
+
+def load_optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise MissingExtraError("pnpcm tune needs optuna; pip install 'pnpcm[tune]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna

@@ -1,0 +1,150 @@
+"""Every task: its operator fits its images, what is measured can be solved, options are checked."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
+from pnpcm.names import TASK_NAMES
+from pnpcm.operators import JPEG, Blur, Inpainting, SuperResolution, measure
+from pnpcm.presets import PRESETS
+from pnpcm.problems import (
+    TASKS,
+    Custom,
+    Deblur,
+    Denoise,
+    Inpaint,
+    Jpeg,
+    NonlinearDeblur,
+    PhaseRetrievalTask,
+    SuperRes,
+    Task,
+    build,
+)
+from pnpcm.problems.task import conditioning
+
+EXAMPLES: dict[str, Task] = {
+    "denoise": Denoise(),
+    "inpaint": Inpaint(missing=0.6),
+    "superres": SuperRes(factor=3),
+    "deblur": Deblur(motion=(5, 30)),
+    "jpeg": Jpeg(quality=10),
+    "nonlinear-deblur": NonlinearDeblur(),
+    "phase-retrieval": PhaseRetrievalTask(),
+}
+
+
+def image(height: int = 24, width: int = 33) -> Tensor:
+    return torch.rand((1, 3, height, width), generator=torch.Generator().manual_seed(3)) * 2 - 1
+
+
+def test_names_are_known_without_torch() -> None:
+    assert tuple(TASKS) == TASK_NAMES
+    assert set(EXAMPLES) == set(TASKS)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_a_task_degrades_it_can_pose_as_a_problem(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, task = EXAMPLES[name].fit(image())
+    shape = tuple(x.shape[1:])
+    task = task.prepared(shape, generator)
+    operator = task.operator(shape)
+    y = measure(operator, x, 0.0)
+    problem = task.problem(y)
+    solved_for = problem.operator.x_shape(problem.y)
+    assert problem.picture(torch.zeros(solved_for)).shape[-2:] == image().shape[-2:]
+    assert task.baseline(problem).shape[-2:] == image().shape[-2:]
+    assert torch.allclose(problem.operator.A(x), operator.A(x))
+    assert task.error_std(0.1) >= 0.1
+
+
+def test_unknown_borders_use_nothing_outside_the_canvas() -> None:
+    """The forward model of a photograph: the valid part of a blur of a larger scene."""
+    scene = image(40, 41)
+    task = Deblur(kernel=torch.rand(4, 7, generator=torch.Generator().manual_seed(1)).double())
+    seen = Blur(task.taps, (3, 40, 41), "zero").A(scene)
+    top, left = 1, 3  # a kernel of n taps reaches n - 1 - n // 2 pixels up and n // 2 down
+    photo = seen[..., top : 40 - 2, left : 41 - 3]
+    problem = task.problem(photo)
+    canvas = torch.full(problem.operator.x_shape(photo), 0.7)  # what is grown must not matter
+    canvas[..., :40, :41] = scene
+    assert torch.allclose(problem.operator.A(canvas), photo, atol=1e-6)
+    assert torch.equal(problem.picture(canvas), scene[..., top : 40 - 2, left : 41 - 3])
+
+
+def test_superresolution_grows_odd_sides_and_crops_again() -> None:
+    x = image(23, 31)
+    grown, task = SuperRes(factor=4).fit(x)
+    assert grown.shape[-2:] == (24, 32)
+    assert torch.equal(grown[..., 23, :31], x[..., 22, :])
+    problem = task.problem(SuperResolution((3, 24, 32), 4).A(grown))
+    assert torch.equal(problem.picture(grown), x)
+
+
+def test_error_of_jpeg_is_about_what_the_codec_does() -> None:
+    """The law behind the number: a photo-like image loses about so much at each quality."""
+    from pathlib import Path
+
+    import pnpcm
+    from pnpcm.io.files import read_image
+
+    path = Path(pnpcm.__file__).parent / "data" / "Picture_0B_by_freespace.png"
+    x = read_image(path)
+    for quality in (5, 10, 30):
+        rms = float((JPEG(quality).acquire(x) - x).square().mean().sqrt())
+        assert 0.5 < Jpeg(quality=quality).error_std(0.0) / rms < 2.5
+
+
+def test_conditioning_of_known_operators() -> None:
+    mask = (torch.rand(32, 32, generator=torch.Generator().manual_seed(0)) < 0.3).float()
+    y = torch.zeros(1, 3, 32, 32)
+    gain, seen = conditioning(Inpainting(mask), y)
+    assert gain == pytest.approx(1, abs=0.02)
+    assert seen == pytest.approx(float(mask.mean()), rel=0.15)
+    kernel = torch.full((3, 3), 1 / 9, dtype=torch.float64)
+    gain, seen = conditioning(Blur(kernel, (3, 32, 32), "circular"), y)
+    assert gain == pytest.approx(1, abs=0.02)
+    assert seen == pytest.approx(1 / 9, rel=0.15)  # Σ k²
+
+
+@pytest.mark.parametrize("name", ["superres-4", "deblur-gauss", "jpeg-5", "inpaint-70"])
+def test_a_task_and_its_bare_operator_are_described_alike(name: str) -> None:
+    """So that presets are found for both."""
+    preset = PRESETS[f"natural/{name}"]
+    task = {
+        "superres-4": SuperRes(4),
+        "deblur-gauss": Deblur(gaussian=(5, 10.0), boundary="zero"),
+        "jpeg-5": Jpeg(5),
+        "inpaint-70": Inpaint(missing=0.7),
+    }[name]
+    task = task.prepared((3, 64, 64), torch.Generator().manual_seed(0))
+    bare = Custom(task.operator((3, 64, 64)))
+    for each in (task, bare):
+        assert (each.operator_name, each.options) == (preset.operator, dict(preset.options))
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ArgumentError, match="does not take mask; it takes: factor"):
+        build(SuperRes, {"mask": 1})
+    with pytest.raises(UnknownNameError, match="did you mean 'bicubic'"):
+        SuperRes(downsampler="bicubik")
+    with pytest.raises(ArgumentError, match="exactly one of kernel, gaussian and motion"):
+        Deblur()
+    with pytest.raises(ArgumentError, match="needs a mask"):
+        Inpaint()
+    with pytest.raises(ShapeError, match="mask is 4×4 and the image 24×33"):
+        Inpaint(mask=torch.ones(4, 4)).problem(image())
+    with pytest.raises(ArgumentError, match="quality"):
+        Jpeg()
+    with pytest.raises(ArgumentError, match="factor must be"):
+        SuperRes(factor=1)
+
+
+def test_missing_share_is_rounded() -> None:
+    mask = torch.ones(100)
+    mask[:68] = 0
+    assert Inpaint(mask=mask.reshape(10, 10)).options == {"missing": 0.7}
+    assert math.isclose(Inpaint(missing=0.5).options["missing"], 0.5)

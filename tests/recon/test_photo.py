@@ -1,0 +1,196 @@
+"""restore: better than what was measured, the same whatever stands around it, and it says so."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import pnpcm
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.io.files import read_image
+from pnpcm.metrics import psnr
+from pnpcm.operators import FunctionOperator, GaussianBlur, Inpainting, SuperResolution, measure
+from pnpcm.problems import (
+    Deblur,
+    Denoise,
+    Inpaint,
+    Jpeg,
+    NonlinearDeblur,
+    PhaseRetrievalTask,
+    SuperRes,
+    Task,
+)
+from pnpcm.problems.measurement import simulate
+from pnpcm.recon import Restoration, restore
+
+DATA = Path(pnpcm.__file__).parent / "data"
+
+
+def photo(side: int = 96) -> Tensor:
+    x = read_image(DATA / "Wine_by_Jakkub_Mede.png")
+    return x[..., 60 : 60 + side, 60 : 60 + side].contiguous()
+
+
+TASKS: dict[str, tuple[Task, float]] = {
+    "denoise": (Denoise(), 0.08),
+    "inpaint": (Inpaint(missing=0.6), 0.05),
+    "superres": (SuperRes(factor=3), 0.03),
+    "deblur": (Deblur(gaussian=(7, 2.0)), 0.02),
+    "jpeg": (Jpeg(quality=8), 0.0),
+    "nonlinear-deblur": (NonlinearDeblur(), 0.03),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_beats_what_one_had(name: str) -> None:
+    task, sigma_y = TASKS[name]
+    x = photo()
+    measured = simulate(x, task, sigma_y, seed=1)
+    done = restore(measured.y, measured.task, sigma_y=None if name == "denoise" else sigma_y)
+    before = measured.task.baseline(measured.task.problem(measured.y))
+    assert float(psnr(done.x, x)) > float(psnr(before, x))
+    assert done.result.nfe == done.config.n_steps == 4
+    assert "rule" in done.source or "preset" in done.source
+    assert done.check.ratio > 0
+    assert name == "jpeg" or done.sigma_y == pytest.approx(sigma_y, rel=0.25)
+
+
+def test_a_bare_operator_and_its_task_give_the_same() -> None:
+    x = photo(64)
+    operator = SuperResolution((3, 64, 64), 4)
+    y = measure(operator, x, 0.05, generator=torch.Generator().manual_seed(0))
+    bare = restore(y, operator, sigma_y=0.05)
+    assert bare.source == "preset natural/superres-4"
+    assert torch.equal(bare.x, restore(y, SuperRes(4), sigma_y=0.05).x)
+
+
+def test_one_seed_one_result_and_other_seeds_differ() -> None:
+    y = measure(Inpainting(torch.ones(48, 48)), photo(48), 0.1, generator=torch.Generator())
+    again = [restore(y, Denoise(), seed=s, settings={"noise_scale": 1.0}).x for s in (3, 3, 4)]
+    assert torch.equal(again[0], again[1])
+    assert not torch.equal(again[0], again[2])
+
+
+def test_tiles_change_nothing() -> None:
+    x = photo(160)
+    y = measure(Inpainting(torch.ones(160, 160)), x, 0.05, generator=torch.Generator())
+    whole, tiled = (restore(y, Denoise(), sigma_y=0.05, tile=t).x for t in (512, 32))
+    assert float((whole - tiled).abs().max()) < 1e-5
+
+
+def test_a_batch_equals_its_images() -> None:
+    x = torch.cat([photo(48), photo(48).flip(-1)])
+    operator = GaussianBlur((3, 48, 48))
+    y = measure(operator, x, 0.05, generator=torch.Generator().manual_seed(0))
+    settings = {"noise_scale": 0.5}
+    both = restore(y, operator, sigma_y=0.05, seed=5, settings=settings).x
+    for i in range(2):
+        one = restore(y[i], operator, sigma_y=0.05, seed=5 + i, settings=settings).x
+        assert float((both[i : i + 1] - one).abs().max()) < 1e-5
+
+
+def test_samples_have_mean_spread_and_one_of_them(tmp_path: Path) -> None:
+    x = photo(48)
+    measured = simulate(x, Inpaint(missing=0.8), 0.05, seed=0)
+    done = restore(measured.y, measured.task, sigma_y=0.05, samples=5, seed=7)
+    assert done.std is not None
+    assert done.x.shape == done.std.shape == done.sample.shape == x.shape
+    alone = restore(
+        measured.y,
+        measured.task,
+        sigma_y=0.05,
+        seed=7,
+        settings={"noise_scale": done.config.noise_scale},
+    )
+    assert float((alone.x - done.sample).abs().max()) < 1e-5  # the first sample is that of the seed
+    assert float(done.std.mean()) > 1e-4
+    written = done.save(tmp_path / "out.png")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in written)
+    assert np.load(tmp_path / "out.std.npy").shape == (1, 3, 48, 48)
+
+
+def test_grey_images_pass_a_colour_prior() -> None:
+    x = photo(64).mean(1, keepdim=True)
+    y = measure(Inpainting(torch.ones(64, 64)), x, 0.08, generator=torch.Generator())
+    done = restore(y, Denoise(), sigma_y=0.08)
+    assert done.x.shape == x.shape
+    assert float(psnr(done.x, x)) > float(psnr(y, x)) + 1
+    assert any("grey" in note for note in done.notes)
+
+
+def test_a_users_own_operator() -> None:
+    x = photo(48)
+    operator = FunctionOperator(lambda v: (v + v.roll(1, -1)) / 2, (3, 48, 48), linear=True)
+    y = measure(operator, x, 0.05, generator=torch.Generator())
+    done = restore(y, operator, sigma_y=0.05)
+    assert float(psnr(done.x, x)) > float(psnr(y, x))
+    assert "rule" in done.source
+
+
+def test_signs_of_phase_retrieval() -> None:
+    x = photo(48)
+    measured = simulate(x, PhaseRetrievalTask(), 0.01, seed=0)
+    with pytest.raises(ArgumentError, match="sigma_y cannot be estimated"):
+        restore(measured.y, measured.task)
+    told = restore(measured.y, measured.task, sigma_y=0.01, reference=x, steps=2)
+    guessed = restore(measured.y, measured.task, sigma_y=0.01, steps=2)
+    assert any("reference" in n for n in told.notes)
+    assert any("guess" in n for n in guessed.notes)
+    flips = (told.x * guessed.x).flatten(2).sum(-1).sign()
+    assert torch.allclose(told.x, guessed.x * flips[..., None, None], atol=1e-5)
+
+
+def test_the_check_tells_a_wrong_noise_level_and_a_wrong_operator() -> None:
+    x = photo(96)
+    operator = GaussianBlur((3, 96, 96), 9, 2.0)
+    y = measure(operator, x, 0.03, generator=torch.Generator())
+    right = restore(y, operator, sigma_y=0.03)
+    assert 0.7 < right.check.ratio < 1.3
+    assert "up to its noise" in right.check.verdict
+    mirrored = y.flip(-1)
+    y_wrong = torch.where(torch.rand(y.shape, generator=torch.Generator()) < 0.2, mirrored, y)
+    wrong = restore(y_wrong, operator, sigma_y=0.03)
+    assert wrong.check.ratio > 1.3
+    assert right.check.prior_ratio is not None
+    noise = torch.rand((1, 3, 96, 96), generator=torch.Generator().manual_seed(1)) * 2 - 1
+    strange = restore(noise, Denoise(), sigma_y=0.01)
+    assert strange.check.prior_ratio is not None
+    assert strange.check.prior_ratio > right.check.prior_ratio
+
+
+def test_the_user_wins() -> None:
+    y = photo(48)
+    done = restore(y, Denoise(), sigma_y=0.05, steps=3, settings={"mu": 0.11, "rho_start": 0.2})
+    assert done.config.n_steps == 3
+    assert (done.config.mu, done.config.rhos[0]) == (0.11, pytest.approx(0.2))
+    named = restore(photo(64)[..., :16, :16], SuperRes(4), preset="celeba-hq/superres-4")
+    assert named.source == "preset celeba-hq/superres-4"
+    with pytest.raises(UnknownNameError, match="did you mean"):
+        restore(y, Denoise(), preset="natural/superres-5")
+
+
+def test_the_record_is_plain_and_the_report_readable() -> None:
+    done = restore(photo(48), Denoise(), sigma_y=0.05)
+    assert isinstance(done, Restoration)
+    record = json.loads(json.dumps(done.to_dict()))
+    assert record["nfe"] == 4
+    assert record["solver"]["type"] == "PnPCMConfig"
+    assert {"prior", "noise", "parameters", "solve", "check"} <= record["seconds"].keys()
+    assert "network evaluations" in done.report()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sigma_y": -1.0}, "sigma_y must be"),
+        ({"steps": 0}, "steps must be"),
+        ({"samples": 0}, "samples is 0"),
+        ({"prior": "naturall"}, "did you mean 'natural'"),
+    ],
+)
+def test_bad_arguments(change: dict[str, object], message: str) -> None:
+    with pytest.raises((ArgumentError, UnknownNameError), match=message):
+        restore(photo(32), Denoise(), **({"sigma_y": 0.05} | change))  # type: ignore[arg-type]
