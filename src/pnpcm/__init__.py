@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from pnpcm.priors import GaussianPrior as GaussianPrior
     from pnpcm.priors import StationaryGaussianPrior as StationaryGaussianPrior
     from pnpcm.problems import TASKS as TASKS
+    from pnpcm.recon import Options as Options
     from pnpcm.recon import Restoration as Restoration
+    from pnpcm.recon import reconstruct as reconstruct
     from pnpcm.recon import restore as restore
     from pnpcm.solvers import SOLVERS as SOLVERS
     from pnpcm.solvers import CGStep as CGStep
@@ -54,7 +56,7 @@ _HOMES = {
         "StationaryGaussianPrior",
     ),
     "problems": ("TASKS",),
-    "recon": ("Restoration", "restore"),
+    "recon": ("Options", "Restoration", "reconstruct", "restore"),
     "solvers": (
         "SOLVERS",
         "CGStep",

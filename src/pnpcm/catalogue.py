@@ -125,6 +125,13 @@ def kinds(name: str) -> tuple[str, ...]:
     return tuple(kind for kind in _by_kind(name) if kind is not None)
 
 
+def kinds_of(name_or_path: str | Path) -> tuple[str, ...]:
+    """The kinds behind a name, without loading any; none for a path, which holds one."""
+    if str(name_or_path) in PRIOR_NAMES:
+        return ("consistency", "edm")
+    return kinds(str(name_or_path)) if is_name(name_or_path) else ()
+
+
 def find(name: str, kind: str | None = None) -> Entry:
     """The prior of this name; ``kind=None``: the consistency model, or whatever there is.
 
@@ -268,14 +275,6 @@ def load_prior(
             f"kind is {kind!r}, but {path} holds a prior of kind {prior.kind!r}; leave kind out"
         )
     return prior
-
-
-def named_prior(prior: str | Path | Prior) -> tuple[Prior, str]:
-    """A prior and the name that presets know it by; one that is there already is taken as it is."""
-    if isinstance(prior, str | Path):
-        return load_prior(prior), str(prior)
-    name = getattr(prior, "info", {}).get("name", type(prior).__name__)
-    return prior, name.removesuffix("-cm")
 
 
 def _files() -> Iterator[tuple[str, Path, bool]]:

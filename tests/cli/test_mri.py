@@ -1,6 +1,9 @@
 """``pnpcm mri`` and ``pnpcm simulate-mri`` as a user calls them."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from pnpcm.cli import app
-from pnpcm.errors import ArgumentError
 
 h5py = pytest.importorskip("h5py")
 nibabel = pytest.importorskip("nibabel")
@@ -21,6 +23,16 @@ def call(*words: object) -> str:
         raise result.exception
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def refused(sentence: str, *words: object) -> None:
+    """Exit code 2 and one sentence."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pnpcm", *map(str, words)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert re.search(sentence, done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +67,7 @@ def test_an_undersampled_scan_is_reconstructed_as_it_is(tmp_path: Path) -> None:
     text = call("mri", path, "--out", tmp_path / "out", "--format", "png")
     assert "acceleration 2" in text
     assert "PSNR" not in text
-    with pytest.raises(ArgumentError, match="already undersampled"):
-        call("mri", path, "--mask", "uniform1d", "--out", tmp_path / "out")
+    refused("already undersampled", "mri", path, "--mask", "uniform1d", "--out", tmp_path / "out")
 
 
 def test_dry_run_writes_nothing(raw: Path, tmp_path: Path) -> None:
@@ -79,8 +90,7 @@ def test_dry_run_writes_nothing(raw: Path, tmp_path: Path) -> None:
     ],
 )
 def test_refusals(raw: Path, tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
-    with pytest.raises((ArgumentError, KeyError), match=sentence):
-        call("mri", raw, "--out", tmp_path / "out", *words)
+    refused(sentence, "mri", raw, "--out", tmp_path / "out", *words)
     assert not (tmp_path / "out").exists()
 
 

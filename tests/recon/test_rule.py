@@ -1,13 +1,11 @@
 """The rule goes through its points, follows planted slopes and stays within reach."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from pnpcm.presets import PRESETS, Preset
-from pnpcm.recon.parameters import Choice, with_injection
+from pnpcm.presets import Preset
 from pnpcm.recon.rule import Numbers, rule
 from pnpcm.solvers import PnPCMConfig, ProxStep
 
@@ -69,12 +67,3 @@ def test_levels_never_rise() -> None:
     row = preset(0.1, 4, 0.3, 0.29)
     found = rule([row], row.conditions | {"error_std": 0.4}, 4, data_step=ProxStep())
     assert found.sigmas[-1] <= found.sigmas[0]
-
-
-def test_samples_get_noise_unless_the_user_says_otherwise() -> None:
-    config = PRESETS["natural/superres-4"].solver
-    choice = Choice(replace(config, noise_scale=0.01), "preset")
-    assert with_injection(choice).config.noise_scale == 1
-    assert with_injection(choice, {"noise_scale": 0.01}) is choice
-    enough = Choice(replace(config, noise_scale=0.7), "preset")
-    assert with_injection(enough) is enough

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from pnpcm.cli.compare import compare
 from pnpcm.cli.mri import mri, simulate_mri
 from pnpcm.cli.priors import priors
 from pnpcm.cli.restore import restore
-from pnpcm.cli.shared import import_operator
+from pnpcm.cli.shared import in_its_spelling
 from pnpcm.cli.simulate import simulate
 from pnpcm.cli.train import train
 from pnpcm.cli.tune import tune
@@ -128,6 +129,7 @@ def check(
     import torch
 
     from pnpcm.laws import check_operator
+    from pnpcm.problems.choice import import_operator
 
     generator = torch.Generator().manual_seed(seed)
     x = None
@@ -155,5 +157,15 @@ def main() -> None:
     try:
         app()
     except PnPCMError as error:
-        print(f"pnpcm: {error}", file=sys.stderr)
+        print(f"pnpcm: {in_its_spelling(str(error), _called())}", file=sys.stderr)
         sys.exit(2)
+
+
+def _called() -> Callable[..., None]:
+    """The function of the command that was typed."""
+    known = {c.name or getattr(c.callback, "__name__", ""): c for c in app.registered_commands}
+    for word in sys.argv[1:]:
+        found = known.get(word) or known.get(word.replace("-", "_"))
+        if found is not None and found.callback is not None:
+            return found.callback
+    return _options

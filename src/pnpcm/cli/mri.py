@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pnpcm.cli import shared
-from pnpcm.errors import ArgumentError, PnPCMError
+from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from pnpcm.mri.preparation import SliceOptions
-    from pnpcm.mri.scan import Scan
-    from pnpcm.mri.writers import Volume
 
 FORMATS = "h5,nifti,png,html"
 
@@ -55,151 +51,81 @@ def mri(
     set_index: Annotated[int | None, typer.Option("--set-index", help="Which set.")] = None,
     slices: Annotated[str | None, typer.Option(help="Some slices only: 3, 3:10, 3:10:2.")] = None,
     prior: Annotated[str, typer.Option(help="mri, a file, a folder, a Hub id.")] = "mri",
+    method: shared.Method = None,
+    aim: shared.Aim = "fidelity",
     sigma_y: Annotated[str, typer.Option(help="Noise in the prior's units, or auto.")] = "auto",
-    steps: Annotated[int | None, typer.Option(help="Network evaluations.")] = None,
-    preset: Annotated[str | None, typer.Option(help="Name or file of a preset.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any hyperparameter, e.g. max_iter=20.")
-    ] = None,
-    samples: Annotated[int, typer.Option(help="Independent results: mean and spread.")] = 1,
+    steps: shared.Steps = None,
+    preset: shared.PresetName = None,
+    set_: shared.Set = None,
+    samples: shared.Samples = 1,
     batch: Annotated[int, typer.Option(help="Slices solved at once: bounds memory.")] = 4,
     seed: shared.Seed = 0,
+    device: shared.Device = "cpu",
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("out/mri"),
     format: Annotated[str, typer.Option(help="Some of h5,nifti,dicom,npy,png,html.")] = FORMATS,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object per scan.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Print the resolved configuration only.")] = False,
+    json_: shared.Json = False,
+    dry_run: shared.DryRun = False,
 ) -> None:
     """Reconstruct raw MRI scans: coil maps, scale, mask and parameters are found.
 
     A scan that is already undersampled is reconstructed as it is; a full one is undersampled with
-    --mask and scored against itself, by the paper's convention and by fastMRI's. Exit code 0: all
-    done, 1: some failed, 2: bad input.
+    --mask and scored against itself, by the paper's convention and by fastMRI's. A second run
+    keeps what is finished. Exit code 0: all done, 1: some failed, 2: bad input.
     """
+    from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.preparation import SliceOptions
-    from pnpcm.mri.readers import read_scan
     from pnpcm.mri.writers import check_formats
-    from pnpcm.recon.scan_plan import plan_scan
-    from pnpcm.recon.settings import parse_settings
+    from pnpcm.recon.batch import process
+    from pnpcm.recon.plan import Priors
+    from pnpcm.recon.scan import ScanJob, scan_targets
 
     formats = check_formats([f.strip() for f in format.split(",") if f.strip()])
-    crop_size = None if crop_first is None else _sides("crop_first", crop_first)
-    common: dict[str, Any] = {
-        "sigma_y": shared.noise(sigma_y),
-        "steps": steps,
-        "preset": preset,
-        "settings": parse_settings(set_ or []),
-        "samples": samples,
-    }
-
-    def options_for(scan: Scan) -> SliceOptions:
-        size = crop_size or scan.size
-        drawn = None
-        if mask is not None:
-            drawn = _mask(mask, size, acceleration, acs, center_fraction, seed)
-        return SliceOptions(
-            mask=drawn,
-            coil_maps=None if maps is None else _maps(maps),
-            maps_from=maps_from,
-            calibration=calibration,
-            kernel=kernel,
-            threshold=threshold,
-            crop=crop,
-            n_coils=coils,
-            scale=scale,
-            crop_first=crop_size,
-            whiten=whiten,
-        )
-
-    failed = 0
-    for path in inputs:
-        try:
-            scan = read_scan(path, contrast=contrast, repetition=repetition, set=set_index)
-            chosen = None if slices is None else _slices(slices, scan.n_slices)
-            if dry_run:
-                plan = plan_scan(scan, prior, options=options_for(scan), slices=chosen, **common)
-                print(json.dumps(plan.to_dict() | {"notes": list(scan.notes)}, indent=2))
-                continue
-            common |= {"slices": chosen, "batch": batch, "seed": seed}
-            volume = _reconstruct(scan, prior, options_for(scan), common)
-            _finish(volume, out, formats, as_json=json_)
-        except PnPCMError as error:
-            if len(inputs) == 1:
-                raise
-            typer.echo(f"pnpcm: {path}: {error}", err=True)
-            failed += 1
-    if failed:
-        raise typer.Exit(1)
-
-
-def _reconstruct(scan: Scan, prior: str, options: SliceOptions, common: dict[str, Any]) -> Volume:
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from pnpcm.recon.scan import reconstruct
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=not console.is_terminal) as bar:
-        count = scan.n_slices if common["slices"] is None else len(common["slices"])
-        line = bar.add_task(f"{scan.name}, slices", total=count)
-        return reconstruct(
-            scan,
-            prior,
+    drawn = None
+    if mask is not None:
+        drawn = MaskChoice(mask, acceleration, acs, center_fraction, seed)
+    how = SliceOptions(
+        coil_maps=None if maps is None else _maps(maps),
+        maps_from=maps_from,
+        calibration=calibration,
+        kernel=kernel,
+        threshold=threshold,
+        crop=crop,
+        n_coils=coils,
+        scale=scale,
+        crop_first=None if crop_first is None else _sides("crop_first", crop_first),
+        whiten=whiten,
+    )
+    options = shared.options(
+        sigma_y,
+        set_,
+        prior=prior,
+        method=method,
+        aim=aim,
+        steps=steps,
+        preset=preset,
+        samples=samples,
+        batch=batch,
+        seed=seed,
+        device=device,
+    )
+    reading = {"contrast": contrast, "repetition": repetition, "set": set_index}
+    with shared.slices_bar(disable=json_) as progress:
+        job = ScanJob(
             options=options,
-            callback=lambda done: bar.update(line, completed=done),
-            **common,
+            priors=Priors(prior, device),
+            how=how,
+            mask=drawn,
+            slices=slices,
+            formats=tuple(formats),
+            reading=reading,
+            progress=progress,
         )
-
-
-def _finish(volume: Volume, out: Path, formats: list[str], *, as_json: bool) -> None:
-    """Write the files, the record last, and tell."""
-    from pnpcm.io.files import remove_leftovers, write_json
-    from pnpcm.mri.writers import write_volume
-
-    out.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(out)
-    paths = write_volume(volume, out, formats)
-    record = volume.record | {"files": [p.name for p in paths]}
-    write_json(out / f"{volume.name}.result.json", record)
-    if as_json:
-        print(json.dumps(record, ensure_ascii=False), flush=True)
-        return
-    slices, height, width = volume.shape
-    print(f"{volume.name}: {slices} slices of {height}×{width}, {record['sampling']}")
-    print(f"parameters: {record['parameters_from']}; noise: sigma_y = {record['sigma_y']:.4g}")
-    for score in record["scores"]:
-        print(
-            f"{score['convention']}: PSNR {score['psnr']:.2f} dB, SSIM {score['ssim']:.4f}, "
-            f"NMSE {score['nmse']:.4f}"
-        )
-    print("seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in record["seconds"].items()))
-    for note in record["notes"]:
-        print(f"note: {note}")
-    print("written: " + ", ".join(str(p) for p in paths))
-
-
-def _mask(
-    name: str,
-    size: tuple[int, int],
-    acceleration: float,
-    acs: int | None,
-    center_fraction: float | None,
-    seed: int,
-) -> Tensor:
-    import torch
-
-    from pnpcm.mri.masks import MASKS, POINTS, fastmri_lines, load_mask
-
-    if name.endswith(".npy"):
-        return load_mask(Path(name), size)
-    if acs is not None and center_fraction is not None:
-        raise ArgumentError("acs and center_fraction are two spellings of one thing; give one")
-    if center_fraction is not None:
-        acs = fastmri_lines(size[1], center_fraction)
-    if acs is None:  # the paper's 24 and 12 of 320, and enough to calibrate on
-        acs = max(8, round(size[1] * (0.075 if acceleration <= 4 else 0.0375)))
-    draw = MASKS[name]
-    where = size if name in POINTS else size[1]
-    return draw(where, acceleration, acs, generator=torch.Generator().manual_seed(seed))
+        if dry_run:
+            for path in inputs:
+                print(json.dumps(job.plan(path), indent=2))
+            return
+        outcomes = process(inputs, scan_targets(inputs, out), job.choices(), job)
+        shared.show(outcomes, len(inputs), mri, as_json=json_)
 
 
 def _maps(path: Path) -> Tensor:
@@ -213,16 +139,6 @@ def _maps(path: Path) -> Tensor:
             "(coils, H, W) or (slices, coils, H, W)"
         )
     return torch.from_numpy(values.astype(np.complex64))
-
-
-def _slices(text: str, count: int) -> list[int]:
-    try:
-        parts = [int(p) if p else None for p in text.split(":")]
-    except ValueError as error:
-        raise ArgumentError(f"slices is {text!r}, expected 3, 3:10 or 3:10:2") from error
-    if len(parts) == 1 and parts[0] is not None:
-        return [parts[0]]
-    return list(range(count))[slice(*parts)]
 
 
 def _sides(name: str, text: str) -> tuple[int, int]:
@@ -255,6 +171,7 @@ def simulate_mri(
     import numpy as np
     import torch
 
+    from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.simulated_file import phantoms, write_simulated
 
     if images is None:
@@ -268,7 +185,7 @@ def simulate_mri(
             )
         magnitude = torch.from_numpy(values.astype(np.float32))
     shape = (magnitude.shape[1], magnitude.shape[2])
-    drawn = None if mask is None else _mask(mask, shape, acceleration, acs, None, seed)
+    drawn = None if mask is None else MaskChoice(mask, acceleration, acs, seed=seed).draw(shape)
     if drawn is not None and drawn.ndim == 2:
         raise ArgumentError(f"mask {mask} is of points; fastMRI's files hold lines: gaussian1d …")
     write_simulated(out, magnitude, n_coils=coils, noise_std=noise, mask=drawn, seed=seed)

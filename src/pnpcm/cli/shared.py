@@ -1,10 +1,13 @@
-"""What several commands share: tasks from options, operators by name, exit codes."""
+"""What several commands share: their options, and how words become values."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import re
 import sys
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,8 +19,8 @@ from pnpcm.names import TASK_NAMES
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pnpcm.io.photos import Photo
-    from pnpcm.problems import Task
+    from pnpcm.recon import Options
+    from pnpcm.recon.batch import Outcome
 
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
 Factor = Annotated[int | None, typer.Option(help="superres: 2, 3, 4, 8 …")]
@@ -32,7 +35,127 @@ LinearLight = Annotated[bool, typer.Option(help="deblur: light was blurred, not 
 Quality = Annotated[int | None, typer.Option(help="jpeg: 1…100, instead of the file's own tables.")]
 Length = Annotated[float | None, typer.Option(help="nonlinear-deblur: pixels of motion.")]
 Angle = Annotated[float | None, typer.Option(help="nonlinear-deblur: degrees.")]
+
+# fields of Options
+Method = Annotated[
+    str | None, typer.Option(help="pnp-cm, dpir, pnp-admm, diffpir, dps …; default: the task's.")
+]
+Aim = Annotated[
+    str, typer.Option(help="fidelity (closest to the truth) or perception (sharp, natural).")
+]
+SigmaY = Annotated[str, typer.Option(help="Noise of the input on the [0, 1] scale, or auto.")]
+Steps = Annotated[int | None, typer.Option(help="Network evaluations.")]
+PresetName = Annotated[str | None, typer.Option("--preset", help="Name or file of a preset.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="Any hyperparameter, e.g. rho_start=0.1.")
+]
+Samples = Annotated[int, typer.Option(help="Independent results: mean and spread.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Tile = Annotated[int, typer.Option(help="Side of the prior's tiles: bounds memory.")]
+Halo = Annotated[int | None, typer.Option(help="Pixels seen around a tile; default: all needed.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, mps …")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per input on stdout.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the resolved plan only.")]
+
+
+def options(sigma_y: str, set_: list[str] | None, **fields: Any) -> Options:
+    """The object that command line, Python and app share, from the words of a command."""
+    from pnpcm.recon import Options
+
+    return Options(sigma_y=noise(sigma_y), settings=parse_settings(set_ or []), **fields)
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """``name=value`` words of the command line; lists are separated by commas."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not (name and equals and text):
+            raise ArgumentError(f"--set is {pair!r}, expected name=value, e.g. rho_start=0.1")
+        found[name.strip()] = _value(text.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    if "," in text:
+        return tuple(_value(part) for part in text.split(",") if part)
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def show(
+    outcomes: Iterable[Outcome], count: int, command: Callable[..., None], *, as_json: bool
+) -> None:
+    """Progress and one line (or JSON object) per input; the exit code tells of failures."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    failed = 0
+    quiet = not console.is_terminal or count == 1
+    for outcome in track(outcomes, command.__name__, count, console=console, disable=quiet):
+        failed += outcome.status == "failed"
+        if as_json:
+            print(json.dumps(_line(outcome), ensure_ascii=False), flush=True)
+        elif outcome.status == "failed":
+            print(f"pnpcm: {in_its_spelling(outcome.message, command)}", file=sys.stderr)
+        else:
+            _tell(outcome, detailed=count == 1)
+    if failed:
+        raise typer.Exit(2 if failed == count == 1 else 1)
+
+
+@contextmanager
+def slices_bar(*, disable: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for the slices of one scan after the other, on the terminal only."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=disable or not console.is_terminal) as bar:
+        lines: dict[str, Any] = {}
+
+        def show(name: str, done: int, count: int) -> None:
+            if name not in lines:
+                lines[name] = bar.add_task(f"{name}, slices", total=count)
+            bar.update(lines[name], completed=done)
+
+        yield show
+
+
+def _line(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = {"input": str(outcome.input), "status": outcome.status}
+    if outcome.status == "failed":
+        return found | {"error": outcome.message}
+    return found | {"output": str(outcome.output)} | dict(outcome.record)
+
+
+def _tell(outcome: Outcome, *, detailed: bool) -> None:
+    if outcome.message and detailed:
+        print(outcome.message)
+    judged = outcome.record.get("check", {})
+    verdict = "; ".join([judged.get("verdict", ""), *judged.get("warnings", [])])
+    print(f"{outcome.status}: {outcome.output}" + ("" if detailed else f" · {verdict}"))
+
+
+def in_its_spelling(message: str, command: Callable[..., None]) -> str:
+    """A message of the library with the arguments of ``command`` in the shell's spelling.
+
+    ``sigma_y`` becomes ``--sigma-y`` everywhere, ``steps=0`` and "steps is", "steps must" become
+    ``--steps 0`` and "--steps is", "--steps must".
+    """
+    for name in inspect.signature(command).parameters:
+        option = "--" + name.rstrip("_").replace("_", "-")
+        after = r"(?![\w-])" if "_" in name.rstrip("_") else r"(?= (?:is|must|has|are|holds) |=)"
+        message = re.sub(rf"(?<![\w./-]){re.escape(name.rstrip('_'))}{after}", option, message)
+        message = message.replace(f"{option}=", f"{option} ")
+    return message
 
 
 def given(**options: Any) -> dict[str, Any]:
@@ -54,71 +177,6 @@ def noise(text: str) -> float | None:
         return float(text)
     except ValueError as error:
         raise ArgumentError(f"sigma_y is {text!r}, expected auto or a number like 0.05") from error
-
-
-def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> Any:
-    """The operator ``module:name``; a class or function is called, with the shape if it can be."""
-    module, _, attribute = name.partition(":")
-    if not (module and attribute):
-        raise ArgumentError(f"operator is {name!r}, expected module:name, e.g. my_module:MyBlur")
-    sys.path.insert(0, "")
-    try:
-        target = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ArgumentError(f"operator {name!r} cannot be imported: {error}") from error
-    if hasattr(target, "A") and not isinstance(target, type):
-        return target
-    calls: list[Callable[[], Any]] = [target]
-    if image_shape is not None:
-        calls.insert(0, lambda: target(image_shape))
-    for call in calls:
-        try:
-            return call()
-        except TypeError as error:
-            last = error
-    raise ArgumentError(
-        f"operator {name!r} cannot be built without arguments ({last}); "
-        "name an instance, or a function that returns one"
-    ) from last
-
-
-def hole_mask(path: Path) -> tuple[Tensor, tuple[str, ...]]:
-    """The kept pixels (1) of a mask picture in which white is to be filled."""
-    from pnpcm.io.photos import read_photo
-
-    x = read_photo(path).x.mean(1)[0]
-    white = x > 0
-    notes: tuple[str, ...] = ()
-    if not bool(((x == 1) | (x == -1)).all()):
-        notes = (f"mask {path.name} is not black and white: thresholded at 50 %",)
-    _check_holes(white, f"mask {path}")
-    return (~white).float(), notes
-
-
-def colour_mask(photo: Photo, colour: str) -> Tensor:
-    """The kept pixels (1) of a picture with holes painted in ``colour``; one pixel of margin."""
-    import torch
-    import torch.nn.functional as F
-
-    text = colour.removeprefix("#")
-    try:
-        values = [int(text[i : i + 2], 16) for i in (0, 2, 4)]
-    except ValueError:
-        values = []
-    if len(text) != 6 or not values:
-        raise ArgumentError(f"mask_color is {colour!r}, expected a colour such as #ff0000")
-    wanted = torch.tensor(values).reshape(1, 3, 1, 1) / 127.5 - 1
-    near = ((photo.x - wanted).abs().amax(1, keepdim=True) <= 0.25).float()
-    white = F.max_pool2d(near, 3, stride=1, padding=1)[0, 0] > 0
-    _check_holes(white, f"mask_color {colour} in {photo.path}")
-    return (~white).float()
-
-
-def _check_holes(white: Tensor, what: str) -> None:
-    if not bool(white.any()):
-        raise ArgumentError(f"{what} marks no pixel; white (or the colour) is what gets filled")
-    if bool(white.all()):
-        raise ArgumentError(f"{what} marks every pixel; white is to be filled, black is kept")
 
 
 def _pair(name: str, text: str) -> tuple[float, float]:
@@ -151,10 +209,3 @@ def _kernel(path: Path) -> Tensor:
             "array of real numbers"
         )
     return torch.from_numpy(values.astype(np.float64))
-
-
-def build_task(name: str, options: dict[str, Any]) -> Task:
-    """A row of TASKS with the options that the user gave."""
-    from pnpcm.problems import TASKS, build
-
-    return build(TASKS[name], options)

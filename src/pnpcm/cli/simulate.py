@@ -33,6 +33,8 @@ def simulate(
     """Degrade clean images: NAME.npz holds measurement, operator and noise; NAME.png shows it."""
     from pnpcm.io.files import save_picture, to_picture
     from pnpcm.io.photos import SUFFIXES, read_photo
+    from pnpcm.problems import TASKS, build
+    from pnpcm.problems.choice import hole_mask
     from pnpcm.problems.measurement import (
         find_inputs,
         preview,
@@ -56,12 +58,12 @@ def simulate(
         angle=angle,
     )
     if mask is not None:
-        values["mask"] = shared.hole_mask(mask)[0]
+        values["mask"] = hole_mask(mask)[0]
     if task == "inpaint" and not {"mask", "missing"} & values.keys():
         values["missing"] = 0.7
     if task == "jpeg" and "quality" not in values:
         raise ArgumentError("jpeg needs --quality (1…100) to simulate")
-    wanted = shared.build_task(task, values)
+    wanted = build(TASKS[task], values)
     out.mkdir(parents=True, exist_ok=True)
     for i, path in enumerate(find_inputs(inputs, SUFFIXES)):
         measured = degrade(read_photo(path).x, wanted, sigma_y, seed=seed + i)

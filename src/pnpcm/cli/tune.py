@@ -48,7 +48,7 @@ def tune(
 
     from pnpcm.catalogue import load_prior
     from pnpcm.io.files import write_json
-    from pnpcm.recon.settings import parse_settings
+    from pnpcm.problems import TASKS, build
     from pnpcm.tune.picture import picture_of_search
     from pnpcm.tune.search import tune as search
     from pnpcm.tune.study import tried
@@ -70,7 +70,7 @@ def tune(
     )
     if task == "inpaint" and "missing" not in values:
         values["missing"] = 0.7
-    wanted = shared.build_task(task, values)
+    wanted = build(TASKS[task], values)
     loaded = load_prior(prior)
     x = _crops(data, images, size, loaded)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def tune(
             storage=out.with_suffix(".study"),
             seed=seed,
             source=f"pnpcm tune, {trials} trials, {metric}, {len(x)} crops of {data.name}",
-            fixed=parse_settings(fix or []),
+            fixed=shared.parse_settings(fix or []),
             callback=show,
         )
     write_json(out, found.preset.to_dict())

@@ -1,4 +1,4 @@
-"""Files: images in and out, and outputs that are either complete or not there."""
+"""Image files and atomic writes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,15 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.glob(".pnpcm-*-*"):
         number = path.name.split("-")[1]
         if number.isdigit() and not _is_running(int(number)):
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _is_running(process: int) -> bool:

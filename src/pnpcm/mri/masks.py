@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -238,3 +239,33 @@ def _given(generator: torch.Generator | None) -> torch.Generator:
     if generator is None:
         raise ArgumentError("generator is None; give torch.Generator().manual_seed(…)")
     return generator
+
+
+@dataclass(frozen=True)
+class MaskChoice:
+    """Retrospective undersampling as a user describes it, for scans of any size.
+
+    ``name``: row of ``MASKS`` or a ``.npy`` file. ``acs``: calibration lines, or
+    ``center_fraction``, fastMRI's spelling; None: as in the paper, and enough to calibrate on.
+    """
+
+    name: str
+    acceleration: float = 4.0
+    acs: int | None = None
+    center_fraction: float | None = None
+    seed: int = 0
+
+    def draw(self, size: tuple[int, int]) -> Tensor:
+        """The mask for k-space of ``size``: ``(W,)`` or ``(H, W)``."""
+        if self.name.endswith(".npy"):
+            return load_mask(Path(self.name), size)
+        acs = self.acs
+        if acs is not None and self.center_fraction is not None:
+            raise ArgumentError("acs and center_fraction are two spellings of one thing; give one")
+        if self.center_fraction is not None:
+            acs = fastmri_lines(size[1], self.center_fraction)
+        if acs is None:  # the paper's 24 and 12 of 320, and enough to calibrate on
+            acs = max(8, round(size[1] * (0.075 if self.acceleration <= 4 else 0.0375)))
+        where = size if self.name in POINTS else size[1]
+        generator = torch.Generator().manual_seed(self.seed)
+        return MASKS[self.name](where, self.acceleration, acs, generator=generator)

@@ -61,6 +61,9 @@ class SliceOptions:
         ):
             if value not in known:
                 raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(known)}")
+
+    def check(self) -> None:
+        """Refuse what needs a fully sampled scan where nothing is undersampled in retrospect."""
         for name in ("scale", "maps_from"):
             if self.mask is None and getattr(self, name) in ("oracle", "scan"):
                 raise ArgumentError(
@@ -98,6 +101,7 @@ class Preparation:
     """Turns slices of ``scan`` into problems; what is the same for all of them is done once."""
 
     def __init__(self, scan: Scan, options: SliceOptions, convention: str) -> None:
+        options.check()
         self.scan, self.options, self.convention = scan, options, convention
         self.notes: list[str] = []
         self._whitening = None

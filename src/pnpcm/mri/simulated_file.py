@@ -37,7 +37,7 @@ def phantoms(n_slices: int, size: Size) -> Tensor:
 
 
 def write_simulated(
-    path: Path,
+    path: str | Path,
     magnitude: Tensor,
     *,
     n_coils: int = 8,
@@ -52,6 +52,7 @@ def write_simulated(
     phase and correlated coil noise (``noise_std`` per part, before oversampling, images up to 1):
     :func:`simulate_scan`, slice i by seed + i.
     """
+    path = Path(path)
     try:
         import h5py
     except ImportError as error:

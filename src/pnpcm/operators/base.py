@@ -12,6 +12,7 @@ and device of what they are given; ``.to()`` moves their constants.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import cg
 from pnpcm.operators.checks import Gamma, check_float, check_positive
 from pnpcm.operators.constants import Constants
+from pnpcm.operators.traits import PROX, Misfit, Traits, lbfgs, usual_misfit
 from pnpcm.rng import per_image, randn_like
 
 
@@ -78,6 +80,20 @@ class OperatorBase(Constants, ABC):
     def noise_like(self, y: Tensor, generator: Generators | None) -> Tensor:
         """Standard normal noise where A measures, zero elsewhere."""
         return randn_like(y, generator)
+
+    # how a reconstruction treats it ----------------------------------------------------------
+    def traits(self, noise_std: float) -> Traits:
+        """How to solve for it where the user does not say, given the noise on y."""
+        return Traits(data_step=PROX if self.linear else lbfgs())
+
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        """What a preset fixes about the operator; presets with equal options fit exactly."""
+        return {}
+
+    def misfit(self, x: Tensor, y: Tensor, noise_std: float) -> Misfit:
+        """How far A(x) is from y, and how far noise alone would put it."""
+        return usual_misfit(self, x, y, noise_std, self.n_measured(y))
 
     def _check_x(self, x: Tensor, name: str = "x") -> None:
         expected = self.image_shape

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -33,6 +35,10 @@ class GaussianBlur(Blur):
         self.size, self.sigma, self.reference = int(size), sigma, reference
         self.direct = self.direct and not reference
         self.planar = not reference
+
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        return {"size": self.size, "sigma": self.sigma}
 
     @classmethod
     def example(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -69,6 +71,16 @@ class Inpainting(DecomposableOperator):
     ) -> tuple[Inpainting, Tensor]:
         x = torch.rand((batch, 3, *size), generator=generator) * 2 - 1
         return cls.random(size, missing=0.6, generator=generator), x
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every pixel is kept: y is the image and noise."""
+        return bool(self.mask.all())
+
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        """The share of missing pixels, in steps of 5 %."""
+        return {"missing": round(20 * (1 - float(self.mask.float().mean()))) / 20}
 
     @property
     def singular_values(self) -> Tensor:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,6 +15,7 @@ from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators import jpeg_codec as codec
 from pnpcm.operators.base import OperatorBase
 from pnpcm.operators.jpeg_file import read_header
+from pnpcm.operators.traits import Misfit, Traits, lbfgs
 
 Chroma = Literal["smooth", "codec", "libjpeg"]
 
@@ -140,6 +142,24 @@ class JPEG(OperatorBase):
         """Q⁻¹ D S C x, the coefficients in steps of their tables before rounding, ``(B, n)``."""
         self._check_x(x)
         return torch.cat([steps.flatten(1) for steps in self._steps(self._planes(x))], 1)
+
+    def traits(self, noise_std: float) -> Traits:
+        """Without noise the data step is a projection into cells; it starts at the picture.
+
+        From grey, it would find the flattest image in the cells.
+        """
+        step: Mapping[str, Any] = {"type": "ProjectStep"} if noise_std == 0 else lbfgs()
+        return Traits(data_step=step, init="z_start", noise="none", strips=True)
+
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        return {} if self.quality is None else {"quality": int(self.quality)}
+
+    def misfit(self, x: Tensor, y: Tensor, noise_std: float) -> Misfit:
+        """In steps of the tables, against the rounding error of a uniform cell."""
+        cells = self.cells(x) - self.cells(y)
+        rms = float(cells.square().mean().sqrt())
+        return Misfit(rms, math.sqrt(1 / 12), "quantisation steps")
 
     def project(self, v: Tensor, y: Tensor) -> Tensor:
         """The image nearest to ``v`` whose coefficients lie in the cells that ``y`` tells.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from pnpcm.linalg import BLOCK, like_form
 from pnpcm.operators.base import LinearOperatorBase
 from pnpcm.operators.checks import Gamma, check_float
 from pnpcm.operators.constants import as_constant
+from pnpcm.operators.traits import Traits
 from pnpcm.rng import randn_like
 from pnpcm.transforms import fft2c
 
@@ -75,6 +77,15 @@ class MultiCoilMRI(LinearOperatorBase):
         self.corner_conj = self.corner_maps.conj().resolve_conj()
         self.corner_mask = torch.fft.ifftshift(self.mask, dim=(-2, -1))
         self.columns = bool((self.mask == self.mask[:, :1]).all())
+
+    def traits(self, noise_std: float) -> Traits:
+        """CG that starts where the last one stopped; an MR image has no largest value known."""
+        step = {"type": "CGStep", "max_iter": 10, "start": "warm"}
+        return Traits(data_step=step, clamp=False, noise="unknown")
+
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        return {"acceleration": round(1 / float(self.mask.float().mean()))}
 
     @classmethod
     def example(

@@ -13,6 +13,7 @@ from torch import Tensor
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import OperatorBase
+from pnpcm.operators.traits import Traits, lbfgs
 from pnpcm.rng import uniform_like
 
 Distance = Callable[[Tensor, Tensor], Tensor]
@@ -130,6 +131,13 @@ class PhaseRetrieval(OperatorBase):
         return origin_first
 
     # signs -------------------------------------------------------------------------------------
+    def traits(self, noise_std: float) -> Traits:
+        return Traits(data_step=lbfgs(40), steps=8, noise="unknown", signs=True)
+
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        return {"oversampling": self.oversampling}
+
     def resolve_signs(self, x: Tensor, reference: Tensor, distance: Distance) -> Tensor:
         """Of the 2^C images that A cannot tell from ``x``, the one nearest to ``reference``.
 

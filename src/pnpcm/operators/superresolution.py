@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,6 +76,11 @@ class SuperResolution(DecomposableOperator):
     def __repr__(self) -> str:
         size = "×".join(map(str, self.image_shape))
         return f"SuperResolution({size}, factor {self.factor}, {self.downsampler})"
+
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        named = {} if self.downsampler == "bicubic" else {"downsampler": self.downsampler}
+        return {"factor": self.factor} | named
 
     @classmethod
     def example(

@@ -1,26 +1,12 @@
-"""Tasks: what a user asks for, in the words of the command line. Adding one: a class and a line."""
+"""Problems: tasks (what a user asks for), measurements, and what a solver is given."""
 
+from pnpcm.problems.choice import TaskChoice
 from pnpcm.problems.custom import Custom
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
 from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
-from pnpcm.problems.task import Problem, Task, build
-from pnpcm.tables import Table
-
-TASKS: Table[type[Task]] = Table(
-    "task",
-    {
-        row.name: row
-        for row in (
-            Denoise,
-            Inpaint,
-            SuperRes,
-            Deblur,
-            Jpeg,
-            NonlinearDeblur,
-            PhaseRetrievalTask,
-        )
-    },
-)
+from pnpcm.problems.signs import resolve_signs
+from pnpcm.problems.table import TASKS, build
+from pnpcm.problems.task import Problem, Task
 
 __all__ = [
     "TASKS",
@@ -34,5 +20,7 @@ __all__ = [
     "Problem",
     "SuperRes",
     "Task",
+    "TaskChoice",
     "build",
+    "resolve_signs",
 ]

@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from torch import Tensor
 
 from pnpcm.core import Operator
-from pnpcm.operators import (
-    JPEG,
-    OPERATORS,
-    GaussianBlur,
-    Inpainting,
-    MultiCoilMRI,
-    OperatorBase,
-    PhaseRetrieval,
-    SuperResolution,
-)
+from pnpcm.operators import OPERATORS, Inpainting, OperatorBase
 from pnpcm.problems.task import Problem, Shape, Task
-
-_OPTIONS: dict[type[OperatorBase], Callable[[Any], dict[str, Any]]] = {
-    Inpainting: lambda o: {"missing": round(20 * (1 - float(o.mask.float().mean()))) / 20},
-    SuperResolution: lambda o: (
-        {"factor": o.factor}
-        | ({} if o.downsampler == "bicubic" else {"downsampler": o.downsampler})
-    ),
-    GaussianBlur: lambda o: {"size": o.size, "sigma": o.sigma},
-    JPEG: lambda o: {} if o.quality is None else {"quality": int(o.quality)},
-    PhaseRetrieval: lambda o: {"oversampling": o.oversampling},
-    MultiCoilMRI: lambda o: {"acceleration": round(1 / float(o.mask.float().mean()))},
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +26,7 @@ class Custom(Task):
 
     @property
     def options(self) -> dict[str, Any]:
-        describe = _OPTIONS.get(type(self.forward))  # type: ignore[arg-type]
-        return {} if describe is None else describe(self.forward)
+        return dict(getattr(self.forward, "preset_options", {}))
 
     def operator(self, image_shape: Shape) -> OperatorBase:
         return cast(OperatorBase, self.forward)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from pnpcm.core import Config, Operator
-from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.errors import UnknownNameError
 from pnpcm.linalg import power_norm
 from pnpcm.operators import OperatorBase
 from pnpcm.rng import randn_like
@@ -31,6 +30,11 @@ class Problem:
     operator: OperatorBase
     known: Tensor | None = None
     window: Window | None = None
+
+    @property
+    def is_denoising(self) -> bool:
+        """Whether y is the image and noise."""
+        return bool(getattr(self.operator, "is_identity", False))
 
     def picture(self, x: Tensor) -> Tensor:
         """The part of the solved image that the user asked for."""
@@ -59,6 +63,16 @@ class Task(Config):
     def options(self) -> dict[str, Any]:
         """What a preset fixes about the operator; presets with equal options fit exactly."""
         return {}
+
+    def plain(self) -> dict[str, Any]:
+        """The options as plain values for records; arrays by their shape."""
+        found: dict[str, Any] = {}
+        for name, value in self.to_dict().items():
+            if isinstance(value, Tensor):
+                found[name] = f"array {'×'.join(map(str, value.shape))}"
+            elif name != "type" and isinstance(value, str | int | float | list):
+                found[name] = value
+        return found
 
     def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
         """This task with everything random drawn for images of ``image_shape``; here: nothing."""
@@ -108,16 +122,6 @@ def conditioning(operator: Operator, y: Tensor) -> tuple[float, float]:
     probe = randn_like(x, generator)
     trace = float(operator.A(probe).abs().square().sum()) / probe.numel()
     return gain, min(1.0, trace / gain**2) if gain > 0 else 1.0
-
-
-def build(row: type[Task], options: Mapping[str, Any]) -> Task:
-    """A task from the options a user gave; one that it does not know is an error."""
-    known = [f.name for f in fields(row)]
-    for key in options:
-        if key not in known:
-            takes = ", ".join(known) or "no options"
-            raise ArgumentError(f"task {row.name} does not take {key}; it takes: {takes}")
-    return row(**options)
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -1,6 +1,12 @@
-"""Reconstruction: from a measurement to an image with its record, for photographs and scans."""
+"""Reconstruction, one path for photographs and scans.
 
-from pnpcm.recon.photo import restore
-from pnpcm.recon.record import Restoration
+``Options`` (what the user chose) → ``plan`` (prior, method, noise, numbers) → ``run`` (the solver)
+→ ``check`` (what the result says about itself) → ``record`` (``NAME.result.json``). ``photo`` and
+``scan`` are the two entries.
+"""
 
-__all__ = ["Restoration", "restore"]
+from pnpcm.recon.options import AIMS, Options
+from pnpcm.recon.photo import Restoration, restore
+from pnpcm.recon.scan import reconstruct
+
+__all__ = ["AIMS", "Options", "Restoration", "reconstruct", "restore"]

@@ -1,70 +1,101 @@
-"""The self-check of a result: does it explain the data, is it clipped, does the prior know it?"""
+"""Check: what a result can say about itself without the truth.
+
+Does it explain the data up to its noise, is it clipped, is it like the images that the prior
+knows, and (for scans) do the coil maps cover the object?
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pnpcm.core import Operator, Prior
-from pnpcm.operators import JPEG
+from pnpcm.core import Prior
+from pnpcm.operators.traits import Misfit
 from pnpcm.rng import randn_like
 
 PROBE_SIGMA = 0.1
 """Level at which the prior is asked to denoise its own result."""
 PROBE_SIDE = 192
 """Side of the centre it is asked about: an evaluation of a large image costs minutes."""
+STRANGE = 1.5
+"""Denoising error, relative to that on the prior's own domain, above which an image is unlike."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What a restoration can say about itself, without the truth.
+    """The self-check of a result.
 
-    ``ratio``: ‖A(x) − y‖ / expected, where expected is noise_std √m, or for JPEG the rounding error
-    of a uniform cell. ``clipped``: share of values at the ends of the range. ``prior_ratio``: error
-    of the prior when it denoises this image, relative to its error on its own domain (None where
-    the prior's file does not tell).
+    ``ratio``: ‖A(x) − y‖ / expected, with expected in ``unit``. ``clipped``: share of values at
+    the ends of the range; None where there are none. ``prior_ratio``: error of the prior when it
+    denoises this image, relative to its error on its own domain (None where the prior's file does
+    not tell). ``warnings``: sentences about the input or the coil maps. ``ok``: nothing is wrong.
     """
 
     residual: float
     expected: float
     ratio: float
-    clipped: float
+    clipped: float | None
     prior_ratio: float | None
     unit: str
     verdict: str
     fit: str
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        strange = self.prior_ratio is not None and self.prior_ratio > STRANGE
+        return self.ratio <= 1.3 and not strange and not self.warnings
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Check:
+        rest = {k: v for k, v in values.items() if k != "ok"}
+        return cls(**(rest | {"warnings": tuple(rest["warnings"])}))
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"warnings": list(self.warnings), "ok": self.ok}
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        usual = "" if self.prior_ratio is None else f" ({self.prior_ratio:.2f} × usual)"
+        found = [
+            f"data: {self.verdict} (residual {self.ratio:.2f} × expected)",
+            f"prior: {self.fit}{usual}",
+        ]
+        if self.clipped is not None:
+            found.append(f"clipped: {100 * self.clipped:.1f} % of values")
+        return [*found, *(f"warning: {w}" for w in self.warnings)]
 
 
-def check(x: Tensor, y: Tensor, operator: Operator, noise_std: float, prior: Prior | None) -> Check:
-    """Judge the image ``x`` ``(1, C, H, W)`` against its measurement ``y``."""
-    with torch.no_grad():
-        residual, expected, unit = _residual(x, y, operator, noise_std)
-        ratio = residual / expected if expected > 0 else math.inf
-        clipped = float((x.abs() >= 1 - 1e-4).float().mean())
-        prior_ratio = None if prior is None else _prior_ratio(x, prior)
-    return Check(
-        residual, expected, ratio, clipped, prior_ratio, unit, _verdict(ratio), _fit(prior_ratio)
+def check(
+    x: Tensor,
+    misfits: Sequence[Misfit],
+    prior: Prior | None,
+    *,
+    clamped: bool = True,
+    warnings: Sequence[str] = (),
+) -> Check:
+    """Judge an image ``(1, C, H, W)`` of a result by the misfits of all its images."""
+    residual, expected = (
+        math.sqrt(sum(getattr(m, name) ** 2 for m in misfits)) for name in ("residual", "expected")
     )
-
-
-def _residual(
-    x: Tensor, y: Tensor, operator: Operator, noise_std: float
-) -> tuple[float, float, str]:
-    if isinstance(operator, JPEG):
-        cells = operator.cells(x) - operator.cells(y)
-        return float(cells.square().mean().sqrt()), math.sqrt(1 / 12), "quantisation steps"
-    r = (operator.A(x) - y).flatten().abs()
-    residual = float(torch.linalg.vector_norm(r))
-    count = operator.n_measured(y) if hasattr(operator, "n_measured") else y.numel()
-    floor = 2 / 255 / math.sqrt(12)  # y itself was rounded to 8 bits
-    return residual, max(noise_std, floor) * math.sqrt(count), "noise_std √m"
+    ratio = residual / expected if expected > 0 else math.inf
+    prior_ratio = None if prior is None else _prior_ratio(x, prior)
+    return Check(
+        residual=residual,
+        expected=expected,
+        ratio=ratio,
+        clipped=float((x.abs() >= 1 - 1e-4).float().mean()) if clamped else None,
+        prior_ratio=prior_ratio,
+        unit=misfits[0].unit,
+        verdict=_verdict(ratio),
+        fit=_fit(prior_ratio),
+        warnings=tuple(warnings),
+    )
 
 
 def _verdict(ratio: float) -> str:
@@ -77,9 +108,10 @@ def _verdict(ratio: float) -> str:
     return "the result explains the data up to its noise"
 
 
+@torch.no_grad()
 def _prior_ratio(x: Tensor, prior: Prior) -> float | None:
-    story = getattr(prior, "info", {}).get("training", [])
-    usual = story[-1].get("psnr_by_sigma", {}).get(f"{PROBE_SIGMA:g}") if story else None
+    training = getattr(prior, "info", {}).get("training", [])
+    usual = training[-1].get("psnr_by_sigma", {}).get(f"{PROBE_SIGMA:g}") if training else None
     if usual is None:
         return None
     if getattr(getattr(prior, "network", None), "image_size", None) is None:
@@ -94,6 +126,6 @@ def _prior_ratio(x: Tensor, prior: Prior) -> float | None:
 def _fit(prior_ratio: float | None) -> str:
     if prior_ratio is None:
         return "unknown: the prior's file does not say how well it denoises its own domain"
-    if prior_ratio > 1.5:
+    if prior_ratio > STRANGE:
         return "the image is unlike those the prior was trained on: do not trust fine detail"
     return "the image is like those the prior was trained on"

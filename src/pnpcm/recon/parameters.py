@@ -1,112 +1,231 @@
-"""Which numbers a restoration runs with: an exact preset, else the rule; the user always wins."""
+"""Which method and which numbers a reconstruction runs with; what the user gives always wins.
+
+Numbers of PnP-CM: the user's preset, else a preset that fits exactly, else the rule through the
+presets of the family. Numbers of other methods: their row of ``BASELINES`` that was tuned on the
+prior, fitted to the noise. ``settings`` replace single numbers of either.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pnpcm.core import DataStep
-from pnpcm.errors import ArgumentError
+from pnpcm.baselines import BASELINES, Baseline
+from pnpcm.core import Config, DataStep
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.operators.traits import traits_of
 from pnpcm.presets import PRESETS, Preset, load_preset
 from pnpcm.problems import Problem, Task
+from pnpcm.recon.options import Options
 from pnpcm.recon.rule import rule
-from pnpcm.recon.settings import apply_settings
-from pnpcm.solvers import CGStep, GradientStep, PnPCMConfig, ProjectStep, ProxStep
+from pnpcm.schedules import linspace
+from pnpcm.solvers import DPIRConfig, PnPCMConfig
 
 BLURS = ("blur", "gaussian-blur")
+LINEAR = ("inpainting", "superresolution", *BLURS)
 LEAST_INJECTION = 0.5
 """Noise scale below which samples say nothing of how sure a result is."""
-LINEAR = ("inpainting", "superresolution", *BLURS)
+TUNED_FOR = {
+    "superresolution": ("superres-4",),
+    "gaussian-blur": ("deblur-gauss",),
+    "blur": ("deblur-gauss",),
+    "inpainting": ("inpaint-70",),
+    "jpeg": ("jpeg-5",),
+    "nonlinear-blur": ("nonlinear-deblur",),
+    "phase-retrieval": ("phase-retrieval",),
+    "mri": ("r4", "r8"),
+}
+"""Family of operators → tasks of the fair tuning."""
 
 
 @dataclass(frozen=True)
-class Choice:
+class Numbered:
     """A configuration and, in words, where it comes from."""
 
-    config: PnPCMConfig
+    config: Config
     source: str
     start_scale: float | None = None
-    """Start at this times Aᵀy: for an operator without its own start, where the family has one."""
 
 
-def choose(
+# method ------------------------------------------------------------------------------------------
+def choose_method(problem: Problem, options: Options, kinds: tuple[str, ...]) -> tuple[str, str]:
+    """The row of ``SOLVERS`` to use, and why. ``kinds``: of the prior that is there."""
+    if options.method is not None:
+        return options.method, "given"
+    if options.preset is not None:
+        return "pnp-cm", "the preset's"
+    wants_fidelity = options.aim == "fidelity" and options.samples == 1
+    leaves_open = options.steps is None and not options.settings
+    if problem.is_denoising and wants_fidelity and "edm" in kinds and leaves_open:
+        return "dpir", "default for denoising: one call of the denoiser, ahead of PnP-CM in PSNR"
+    return "pnp-cm", "default"
+
+
+# numbers -----------------------------------------------------------------------------------------
+def choose_numbers(
     task: Task,
     problem: Problem,
+    method: str,
     prior: str,
     sigma_y: float,
-    *,
-    steps: int | None = None,
-    preset: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> Choice:
-    """The numbers for a task: ``preset`` where given, else an exact one, else the rule.
-
-    ``prior``: name of the prior; one without presets borrows those of ``natural`` (or ``mri``).
-    """
-    if steps is not None and steps < 1:
-        raise ArgumentError(f"steps must be at least 1, got {steps}")
-    if preset is not None:
-        choice = _given(preset, steps)
+    options: Options,
+) -> Numbered:
+    """The numbers of ``method``. ``prior``: name that presets and tuned rows know it by."""
+    if method == "pnp-cm":
+        found = _pnp_cm(task, problem, prior, sigma_y, options)
+    elif method == "dpir" and problem.is_denoising:
+        found = _one_call(2 * sigma_y, options.steps)
     else:
-        choice = _exact(task, prior, sigma_y, steps) or _ruled(task, problem, prior, sigma_y, steps)
-    if not settings:
-        return choice
-    words = ", ".join(f"{k}={v}" for k, v in settings.items())
-    config = apply_settings(choice.config, settings)
-    return replace(choice, config=config, source=f"{choice.source}; set {words}")
+        found = _tuned(task, problem, method, prior, sigma_y, options.steps)
+    if not options.settings:
+        return found
+    words = ", ".join(f"{k}={v}" for k, v in options.settings.items())
+    config = apply_settings(found.config, options.settings)
+    return replace(found, config=config, source=f"{found.source}; set {words}")
 
 
-def _given(preset: str | Path, steps: int | None) -> Choice:
+def _pnp_cm(task: Task, problem: Problem, prior: str, sigma_y: float, options: Options) -> Numbered:
+    if options.preset is not None:
+        found = _given(options.preset, options.steps)
+    else:
+        exact = _exact(task, problem, prior, sigma_y, options)
+        found = exact or _ruled(task, problem, prior, sigma_y, options)
+    config = found.config
+    assert isinstance(config, PnPCMConfig)
+    injects = config.noise_scale >= LEAST_INJECTION or "noise_scale" in options.settings
+    if injects or options.preset is not None:
+        return found
+    if options.samples > 1:
+        why = "noise_scale=1 so that samples differ"
+    elif options.aim == "perception":
+        why = "noise_scale=1 for the aim perception: the preset was tuned for fidelity"
+    else:
+        return found
+    return replace(found, config=replace(config, noise_scale=1.0), source=f"{found.source}; {why}")
+
+
+def _given(preset: str | Path, steps: int | None) -> Numbered:
     if isinstance(preset, str) and preset in PRESETS:
         row, name = PRESETS[preset], f"preset {preset}"
     elif Path(preset).suffix == ".json":
         row, name = load_preset(Path(preset)), f"preset file {preset}"
     else:
         row, name = PRESETS[str(preset)], ""  # raises, with the nearest name
-    return Choice(row.solver if steps is None else row.solver.with_steps(steps), name)
+    return Numbered(row.solver if steps is None else row.solver.with_steps(steps), name)
 
 
-def _exact(task: Task, prior: str, sigma_y: float, steps: int | None) -> Choice | None:
+def _exact(
+    task: Task, problem: Problem, prior: str, sigma_y: float, options: Options
+) -> Numbered | None:
     for name, row in PRESETS.items():
         same = row.prior == prior and row.operator == task.operator_name
         if (
             same
             and dict(row.options) == task.options
             and math.isclose(row.sigma_y, sigma_y, rel_tol=0.05)
-            and row.solver.n_steps == (steps or usual_steps(task))
+            and row.solver.n_steps == (options.steps or usual_steps(problem))
         ):
-            return Choice(row.solver, f"preset {name}")
+            return Numbered(row.solver, f"preset {name}")
     return None
 
 
-def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, steps: int | None) -> Choice:
+def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, options: Options) -> Numbered:
     conditions = task.conditions(problem, 2 * sigma_y)
     rows, family = _family(task, prior, conditions)
-    frame = frame_for(task, problem, sigma_y)
+    frame = frame_for(problem, 2 * sigma_y)
     alike = [p for p in rows if type(p.solver.data_step) is type(frame["data_step"])]
     rows = alike or rows
-    config = rule(rows, conditions, steps or usual_steps(task), **frame)
+    config = rule(rows, conditions, options.steps or usual_steps(problem), **frame)
     borrowed = family == "inpainting" and task.operator_name == "custom"
     scale = conditions["gain"] ** -2 if borrowed and conditions["gain"] > 0 else None
-    return Choice(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}", scale)
+    return Numbered(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}", scale)
+
+
+def _one_call(noise_std: float, steps: int | None) -> Numbered:
+    """DPIR from y itself: one step is D(y, noise_std)."""
+    level = max(noise_std, 0.002)
+    n = steps or 1
+    config = DPIRConfig(n_steps=n, sigma_start=level, sigma_end=level, lam=1.0, noise_std=level)
+    return Numbered(config, "one call of the denoiser at the level of the noise")
+
+
+def _tuned(
+    task: Task, problem: Problem, method: str, prior: str, sigma_y: float, steps: int | None
+) -> Numbered:
+    """The tuned row of the method for this family of operators, fitted to the problem."""
+    conditions = task.conditions(problem, 2 * sigma_y)
+    family = task.operator_name
+    if family not in TUNED_FOR:
+        family = _nearest_family(_own_presets(task, prior), conditions, prior)
+    row = _row(method, prior, family, problem)
+    frame = frame_for(problem, 2 * sigma_y)
+    config = fit_noise(row.solver, conditions["error_std"])
+    known = {f.name for f in fields(config)}  # type: ignore[arg-type]
+    config = replace(config, **{k: v for k, v in frame.items() if k in known and k != "init"})  # type: ignore[type-var]
+    if steps is not None:
+        if "n_steps" not in known:
+            raise ArgumentError(
+                f"steps is {steps}, but the number of evaluations of {method} is not free; "
+                "leave steps out"
+            )
+        config = replace(config, n_steps=steps)  # type: ignore[type-var]
+    return Numbered(config, f"tuned row {row.name}, fitted to the noise")
+
+
+def _row(method: str, prior: str, family: str, problem: Problem) -> Baseline:
+    """The row with the most trials; of scans the one of the nearest acceleration."""
+    tasks = TUNED_FOR[family]
+    if family == "mri":
+        acceleration = problem.operator.preset_options["acceleration"]
+        tasks = (min(tasks, key=lambda t: abs(math.log(int(t[1:]) / acceleration))),)
+    own = [b for b in BASELINES.values() if b.method == method and b.task in tasks]
+    domain = prior if any(b.tuned_on == prior for b in own) else None
+    domain = domain or ("mri" if family == "mri" else "natural")
+    rows = [b for b in own if b.tuned_on == domain]
+    if not rows:
+        raise ArgumentError(
+            f"method {method!r} has no tuned numbers for {family} and the prior {prior!r}; "
+            "choose another method, or call its solver in Python with a configuration of yours"
+        )
+    return max(rows, key=lambda b: int(b.origin.partition("@")[2] or 12))
+
+
+def fit_noise(config: Config, noise_std: float) -> Config:
+    """The same run for another noise on y; a last level that was tuned follows the noise."""
+    known = {f.name for f in fields(config)}  # type: ignore[arg-type]
+    if "noise_std" not in known:
+        return config
+    changes: dict[str, Any] = {"noise_std": noise_std}
+    before, end = config.noise_std, getattr(config, "sigma_end", None)  # type: ignore[attr-defined]
+    if end is not None and before > 0:
+        start = config.sigma_start  # type: ignore[attr-defined]
+        changes["sigma_end"] = min(start, max(end * math.sqrt(noise_std / before), 0.002))
+    return replace(config, **changes)  # type: ignore[type-var]
+
+
+def _own_presets(task: Task, prior: str) -> list[Preset]:
+    tuned = [p for p in PRESETS.values() if p.conditions]
+    own = [p for p in tuned if p.prior == prior]
+    other = "mri" if task.operator_name == "mri" else "natural"
+    return own or [p for p in tuned if p.prior == other]
 
 
 def _family(task: Task, prior: str, conditions: Mapping[str, float]) -> tuple[list[Preset], str]:
     """The presets to learn from, and what they are called."""
-    tuned = [p for p in PRESETS.values() if p.conditions]
-    own = [p for p in tuned if p.prior == prior]
-    if not own:
-        other = "mri" if task.operator_name == "mri" else "natural"
-        own = [p for p in tuned if p.prior == other]
-    name = task.operator_name
+    own, name = _own_presets(task, prior), task.operator_name
     kinds = BLURS if name in BLURS else (name,)
     rows = [p for p in own if p.operator in kinds]
     if rows:
         return rows, kinds[-1]
-    # an operator of the user's: the linear family that sees as much of the image
+    nearest = _nearest_family(own, conditions, prior)
+    return [p for p in own if p.operator == nearest], nearest
+
+
+def _nearest_family(own: list[Preset], conditions: Mapping[str, float], prior: str) -> str:
+    """For an operator of the user's: the linear family that sees as much of the image."""
     linear = {k: [p for p in own if p.operator == k] for k in LINEAR}
     near = {
         k: abs(
@@ -121,46 +240,72 @@ def _family(task: Task, prior: str, conditions: Mapping[str, float]) -> tuple[li
             f"there is no preset to derive parameters from for the prior {prior!r}; "
             "run pnpcm tune and give its file as preset"
         )
-    nearest = min(near, key=lambda k: near[k])
-    return linear[nearest], nearest
+    return min(near, key=lambda k: near[k])
 
 
-def frame_for(task: Task, problem: Problem, sigma_y: float) -> dict[str, Any]:
-    """What is not searched: data step, start, clamping.
+def frame_for(problem: Problem, noise_std: float) -> dict[str, Any]:
+    """What is not searched but asked of the operator: data step, start, clamping."""
+    traits = traits_of(problem.operator, noise_std)
+    step: DataStep = Config.from_dict(dict(traits.data_step))  # type: ignore[assignment]
+    return {"data_step": step, "init": traits.init, "clamp": traits.clamp}
 
-    JPEG starts at the picture: from grey, it would find the flattest image in the cells. An MR
-    image has no largest value that is known beforehand, so it is not clamped.
+
+def usual_steps(problem: Problem) -> int:
+    """Network evaluations where the user does not say."""
+    return traits_of(problem.operator, 0.0).steps
+
+
+# settings ----------------------------------------------------------------------------------------
+ENDS = {"sigma": "sigmas", "rho": "rhos", "delta": "deltas"}
+
+
+def apply_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """``config`` with some numbers replaced.
+
+    Fields of the configuration (``sigmas``, ``mu``, …) and of its data step (``n_iter``, …); for
+    PnP-CM also ``delta`` for all steps, and the ends ``sigma_start``, ``sigma_end``, ``rho_start``,
+    ``rho_end``, ``delta_start``, ``delta_end``: what lies between moves along, σ and ρ on a
+    logarithmic scale.
     """
-    return {
-        "data_step": data_step_for(task, problem, sigma_y),
-        "init": "z_start" if task.operator_name == "jpeg" else "auto",
-        "clamp": task.operator_name != "mri",
-    }
+    own = {f.name for f in fields(config)} - {"data_step"}  # type: ignore[arg-type]
+    step = getattr(config, "data_step", None)
+    inner = set() if step is None else {f.name for f in fields(step)}
+    is_pnp_cm = isinstance(config, PnPCMConfig)
+    ends = {f"{name}_{end}" for name in ENDS for end in ("start", "end")} if is_pnp_cm else set()
+    known = own | inner | ends | ({"delta"} if is_pnp_cm else set())
+    for key in settings:
+        if key not in known:
+            raise UnknownNameError("hyperparameter", key, known)
+    changes: dict[str, Any] = {key: settings[key] for key in own & settings.keys()}
+    for name in ("sigmas", "rhos", "deltas"):
+        if name in changes and not isinstance(changes[name], tuple):
+            changes[name] = (changes[name],)
+    if isinstance(config, PnPCMConfig) and "delta" in settings:
+        changes["deltas"] = (settings["delta"],) * config.n_steps
+    changed: Any = replace(config, **changes)  # type: ignore[type-var]
+    for name, target in ENDS.items() if is_pnp_cm else ():
+        given = [settings.get(f"{name}_{end}") for end in ("start", "end")]
+        if given != [None, None]:
+            values = _move(getattr(changed, target), given, name, log=name != "delta")
+            changed = replace(changed, **{target: values})
+    steps = {key: settings[key] for key in (inner - own) & settings.keys()}
+    if steps:
+        changed = replace(changed, data_step=replace(step, **steps))  # type: ignore[type-var]
+    result: Config = changed
+    return result
 
 
-def data_step_for(task: Task, problem: Problem, sigma_y: float) -> DataStep:
-    """How the inner problem of a task is solved: in closed form or by CG where A is linear."""
-    if task.operator_name == "mri":
-        return CGStep(10, start="warm")
-    if task.operator_name == "jpeg" and sigma_y == 0:
-        return ProjectStep()
-    if getattr(problem.operator, "linear", hasattr(problem.operator, "A_adjoint")):
-        return ProxStep()
-    return GradientStep("lbfgs", n_iter=40 if task.operator_name == "phase-retrieval" else 10)
-
-
-def usual_steps(task: Task) -> int:
-    """Network evaluations where the user does not say: 8 for phase retrieval, else 4."""
-    return 8 if task.operator_name == "phase-retrieval" else 4
-
-
-def with_injection(choice: Choice, settings: Mapping[str, Any] | None = None) -> Choice:
-    """For independent samples: with little or no injected noise they would be one image K times.
-
-    A ``noise_scale`` that the user set stays.
-    """
-    if choice.config.noise_scale >= LEAST_INJECTION or "noise_scale" in (settings or {}):
-        return choice
-    config = replace(choice.config, noise_scale=1.0)
-    source = f"{choice.source}; noise_scale=1 so that samples differ"
-    return replace(choice, config=config, source=source)
+def _move(
+    values: tuple[float, ...], given: list[Any], name: str, *, log: bool
+) -> tuple[float, ...]:
+    """``values`` with new ends; the change at the ends is spread linearly over the steps."""
+    start, end = (
+        values[i] if new is None else float(new) for i, new in zip((0, -1), given, strict=True)
+    )
+    if log and min(start, end) <= 0:
+        raise ArgumentError(f"{name}_start and {name}_end must be positive, got {start}, {end}")
+    to, back = (math.log, math.exp) if log else (float, float)
+    if len(values) == 1:
+        return (start if given[0] is not None else end,)
+    shift = linspace(to(start) - to(values[0]), to(end) - to(values[-1]), len(values))
+    return tuple(back(to(v) + s) for v, s in zip(values, shift, strict=True))

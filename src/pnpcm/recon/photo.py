@@ -1,232 +1,301 @@
-"""Restore: from a measurement to an image, with every number chosen unless the user gave it."""
+"""Photographs: ``restore`` takes a measurement to an image, with every number chosen."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pnpcm.catalogue import named_prior
-from pnpcm.core import LinearOperator, Operator, Prior, Result, Step
+from pnpcm import __version__
+from pnpcm.core import Config, Operator, Prior, Result, Step
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.metrics.noise_level import estimate_noise_std
-from pnpcm.operators import JPEG, PhaseRetrieval
-from pnpcm.priors import GreyPrior, TiledPrior
-from pnpcm.problems import Custom, Problem, Task
-from pnpcm.recon.check import check
-from pnpcm.recon.parameters import Choice, choose, with_injection
-from pnpcm.recon.record import Restoration
-from pnpcm.recon.signs import resolve_signs
-from pnpcm.recon.timing import timed
-from pnpcm.rng import generators
-from pnpcm.solvers import GradientStep, PnPCM, StripStep
+from pnpcm.io.files import save_picture, to_picture, write_atomically
+from pnpcm.io.photos import Photo, read_photo, write_photo
+from pnpcm.operators.traits import misfit_of, traits_of
+from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
+from pnpcm.problems.measurement import SUFFIX, read_measurement
+from pnpcm.recon.check import Check, check
+from pnpcm.recon.options import Options
+from pnpcm.recon.plan import Plan, Priors, plan
+from pnpcm.recon.record import Request, read_record, record_path, write_record
+from pnpcm.recon.run import run, timed
 
-TILE = 768
-ESTIMATOR = "estimated: median absolute deviation of Daubechies-2 details (Donoho & Johnstone)"
+DEFAULT_PRIOR = "natural"
 
 
 def restore(
     y: Tensor,
     operator: Operator | Task,
-    prior: str | Path | Prior = "natural",
+    prior: str | Path | Prior | None = None,
     *,
-    sigma_y: float | None = None,
-    steps: int | None = None,
-    preset: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    samples: int = 1,
-    seed: int = 0,
-    tile: int = TILE,
-    halo: int | None = None,
+    options: Options | None = None,
     reference: Tensor | None = None,
-    device: str | torch.device = "cpu",
     callback: Callable[[Step], None] | None = None,
+    **choices: Any,
 ) -> Restoration:
     """Restore the image that ``y`` was measured from.
 
     >>> pnpcm.restore(y, SuperResolution((3, 256, 256), 4), sigma_y=0.02).x
 
     ``y``: ``(B, C, H, W)`` or ``(C, H, W)``, images in [-1, 1]. ``operator``: a forward model, or
-    a task of ``pnpcm.problems``. ``sigma_y``: noise on the [0, 1] scale; None: estimated.
-    ``steps``, ``preset``, ``settings``: the solver's numbers; what is left open comes from a preset
-    or the rule. ``samples``: independent reconstructions of a single ``y``. ``tile``: side of the
-    squares that the prior works on in large images, ``halo`` what it sees around them (None: all
-    that its network looks at, so that tiles change nothing; 64 halves the time of the prior and
-    changed a photograph by 1e-6). ``reference``: image that resolves the signs of phase retrieval.
+    a task of ``pnpcm.problems``. ``choices``: fields of :class:`Options` (``sigma_y``, ``method``,
+    ``aim``, ``steps``, …), or ``options`` as one object. ``reference``: image that decides the
+    signs of phase retrieval.
     """
-    planned = plan(
-        y,
-        operator,
-        prior,
-        sigma_y=sigma_y,
-        steps=steps,
-        preset=preset,
-        settings=settings,
-        samples=samples,
-        tile=tile,
-        halo=halo,
-        device=device,
-    )
-    problem, stages, notes = planned.problem, dict(planned.seconds), list(planned.notes)
-    with timed(stages, "solve"):
-        result, drawn = _solve(planned, samples, seed, tile, callback)
-    with timed(stages, "check"):
-        if isinstance(problem.operator, PhaseRetrieval):
-            drawn, note = resolve_signs(problem.operator, drawn, reference, planned.prior)
+    if prior is not None:
+        choices["prior"] = prior
+    chosen = Options.of(options, choices)
+    priors = Priors(DEFAULT_PRIOR if chosen.prior is None else chosen.prior, chosen.device)
+    return restore_with(y, operator, chosen, priors, reference=reference, callback=callback)
+
+
+def restore_with(
+    y: Tensor,
+    operator: Operator | Task,
+    options: Options,
+    priors: Priors,
+    *,
+    reference: Tensor | None = None,
+    callback: Callable[[Step], None] | None = None,
+) -> Restoration:
+    """:func:`restore` with priors that stay loaded, for many images in turn."""
+    seconds: dict[str, float] = {}
+    before = priors.seconds
+    with timed(seconds, "plan"):
+        planned, problem = plan_photo(y, operator, options, priors)
+    seconds["prior"] = priors.seconds - before
+    seconds["plan"] -= seconds["prior"]
+    notes = list(planned.notes)
+    with timed(seconds, "solve"):
+        count = max(1, options.tile**2 // max(1, math.prod(problem.y.shape[-2:])))
+        seeds = [
+            [options.seed + k * len(problem.y) + b for b in range(len(problem.y))]
+            for k in range(options.samples)
+        ]
+        result, drawn = run(
+            planned, problem.y, problem.operator, seeds, at_once=count, callback=callback
+        )
+    with timed(seconds, "check"):
+        first = drawn[:, 0] if options.samples > 1 else drawn[0]
+        if traits_of(problem.operator, planned.noise_std).signs:
+            first, note = resolve_signs(problem.operator, first, reference, planned.prior)  # type: ignore[arg-type]
             notes.append(note)
-        noise_std = 2 * planned.sigma_y
-        judged = check(drawn[:1], problem.y[:1], problem.operator, noise_std, planned.prior)
-    several = samples > 1
-    pictures = problem.picture(drawn)
-    x = pictures.mean(0, keepdim=True) if several else pictures
+        misfit = misfit_of(problem.operator, first[:1], problem.y[:1], planned.noise_std)
+        clamped = traits_of(problem.operator, planned.noise_std).clamp
+        judged = check(first[:1], [misfit], planned.prior, clamped=clamped)
+    pictures = problem.picture(first)
+    several = options.samples > 1
     return Restoration(
-        result=replace(result, x=x),
+        result=replace(result, x=pictures.mean(0, keepdim=True) if several else pictures),
         sample=pictures[:1],
         std=pictures.std(0, keepdim=True) if several else None,
         check=judged,
-        config=planned.chosen.config,
-        source=planned.chosen.source,
-        sigma_y=planned.sigma_y,
-        sigma_source=planned.sigma_source,
-        samples=samples,
-        seed=seed,
-        prior=planned.name,
+        plan=planned,
         operator=repr(problem.operator),
         notes=tuple(notes),
-        seconds=stages,
+        seconds=seconds,
     )
+
+
+def plan_photo(
+    y: Tensor, operator: Operator | Task, options: Options, priors: Priors
+) -> tuple[Plan, Problem]:
+    """What :func:`restore` would do with these arguments, and the problem it would solve."""
+    task = operator if isinstance(operator, Task) else Custom(operator)
+    problem = task.problem(_batch(y).to(options.device))
+    if options.samples > 1 and len(problem.y) > 1:
+        raise ArgumentError(
+            f"samples is {options.samples} for {len(problem.y)} images; give 1, or a single y"
+        )
+    return plan(task, problem, options, priors), problem
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that is decided before the solver starts."""
+class PhotoJob:
+    """How every file of a run is restored: the task, the options, the priors that stay loaded."""
 
-    problem: Problem
-    prior: Prior
-    name: str
-    sigma_y: float
-    sigma_source: str
-    chosen: Choice
-    notes: tuple[str, ...]
-    seconds: dict[str, float]
+    choice: TaskChoice
+    options: Options
+    priors: Priors
+    format: str | None = None
+    reference: Path | None = None
 
+    def choices(self) -> dict[str, Any]:
+        """What was asked for, as plain values: a result of another request is made anew."""
+        more = {"pnpcm": __version__, "format": self.format, "reference": self.reference}
+        return more | self.choice.to_dict() | self.options.to_dict() | {"prior": self.priors.name}
 
-def plan(
-    y: Tensor,
-    operator: Operator | Task,
-    prior: str | Path | Prior = "natural",
-    *,
-    sigma_y: float | None = None,
-    steps: int | None = None,
-    preset: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    samples: int = 1,
-    tile: int = TILE,
-    halo: int | None = None,
-    device: str | torch.device = "cpu",
-) -> Plan:
-    """What :func:`restore` would do with these arguments."""
-    stages: dict[str, float] = {}
-    notes: list[str] = []
-    with timed(stages, "prior"):
-        loaded, name = named_prior(prior)
-        if isinstance(prior, str | Path) and isinstance(loaded, torch.nn.Module):
-            loaded = loaded.to(device)
-    with timed(stages, "problem"):
-        task = operator if isinstance(operator, Task) else Custom(operator)
-        problem = task.problem(_batch(y).to(device))
-        if samples < 1 or (samples > 1 and len(problem.y) > 1):
-            raise ArgumentError(f"samples is {samples}; give 1, or more for a single y")
-        loaded = _fitted(loaded, problem, tile, halo, notes)
-    with timed(stages, "noise"):
-        sigma_y, source = _noise(problem, sigma_y)
-    with timed(stages, "parameters"):
-        chosen = choose(task, problem, name, sigma_y, steps=steps, preset=preset, settings=settings)
-        chosen = with_injection(chosen, settings) if samples > 1 else chosen
-        chosen = _in_strips(chosen, problem, tile)
-    return Plan(problem, loaded, name, sigma_y, source, chosen, tuple(notes), stages)
+    def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
+        """Restore one picture or measurement file into ``target``: the record and a report."""
+        seconds: dict[str, float] = {}
+        with timed(seconds, "read"):
+            y, task, options, photo, notes = self._read(path)
+            reference = None if self.reference is None else read_photo(self.reference).x
+        done = restore_with(y, task, options, self.priors, reference=reference)
+        done.seconds.update(seconds)
+        record = request.to_dict() | {"task": task.name, "options": task.plain()}
+        record["notes"] = [*done.notes, *notes]
+        done.save(target, like=photo, format=self.format, record=record)
+        return read_record(target.parent, target.stem) or {}, done.report()
+
+    def plan(self, path: Path) -> dict[str, Any]:
+        """What would be done with one file, without doing it."""
+        y, task, options, _, notes = self._read(path)
+        planned, problem = plan_photo(y, task, options, self.priors)
+        more = {"input": str(path), "task": task.name, "options": task.plain()}
+        found = planned.to_dict() | more | {"operator": repr(problem.operator)}
+        return found | {"notes": [*planned.notes, *notes]}
+
+    def _read(self, path: Path) -> tuple[Tensor, Task, Options, Photo | None, tuple[str, ...]]:
+        if path.suffix.lower() != SUFFIX:
+            photo = read_photo(path)
+            task, notes = self.choice.of(photo)
+            return photo.x, task, self.options, photo, notes
+        measured = read_measurement(path)
+        options = self.options
+        if options.sigma_y is None:
+            options = replace(options, sigma_y=measured.sigma_y)
+        return measured.y, measured.task, options, None, ()
 
 
-def _solve(
-    planned: Plan,
-    samples: int,
-    seed: int,
-    tile: int,
-    callback: Callable[[Step], None] | None,
-) -> tuple[Result, Tensor]:
-    """One run, or several samples in batches that fit in the memory of one tile or image."""
-    problem = planned.problem
-    solver, y = PnPCM(planned.prior, planned.chosen.config), problem.y
-    if samples == 1:
-        seeds = generators([seed + i for i in range(len(y))])
-        start = _start(planned, y)
-        result = solver(y, problem.operator, generator=seeds, x_init=start, callback=callback)
-        return result, result.x
-    at_once = max(1, tile**2 // max(1, math.prod(y.shape[-2:])))
-    drawn = []
-    for first in range(0, samples, at_once):
-        seeds = generators([seed + i for i in range(first, min(first + at_once, samples))])
-        each = y.expand(len(seeds), *y.shape[1:]).contiguous()
-        start = _start(planned, each)
-        result = solver(each, problem.operator, generator=seeds, x_init=start, callback=callback)
-        drawn.append(result.x)
-    return result, torch.cat(drawn)
+def photo_targets(inputs: Sequence[Path], out: Path, format: str | None) -> list[Path]:
+    """One output name per input; inputs of equal stem keep their suffix (or folder) in the name.
+
+    TIFF and WebP stay what they are; all else becomes PNG, so that JPEG does not lose again.
+    """
+    stems = Counter(p.stem for p in inputs)
+    names = [p.stem if stems[p.stem] == 1 else p.name.replace(".", "_") for p in inputs]
+    again = Counter(names)
+    names = [
+        n if again[n] == 1 else f"{p.resolve().parent.name}_{n}"
+        for n, p in zip(names, inputs, strict=True)
+    ]
+    if len(set(names)) < len(names):
+        raise ArgumentError("several inputs would have the same output name; restore them apart")
+    targets = [out / f"{n}{_suffix(p, format)}" for n, p in zip(names, inputs, strict=True)]
+    for source, target in zip(inputs, targets, strict=True):
+        if source.resolve() == target.resolve():
+            raise ArgumentError(f"output {target} is the input itself; give another --out")
+    return targets
 
 
-def _start(planned: Plan, y: Tensor) -> Tensor | None:
-    """Aᵀy in the size of an image, where the choice asks for it; None: the solver's own start."""
-    scale = planned.chosen.start_scale
-    if scale is None:
-        return None
-    return scale * cast(LinearOperator, planned.problem.operator).A_adjoint(y)
+def _suffix(source: Path, format: str | None) -> str:
+    if format is not None:
+        return {"jpeg": ".jpg", "tiff": ".tif"}.get(format, f".{format}")
+    own = source.suffix.lower()
+    return own if own in (".tif", ".tiff", ".webp") else ".png"
 
 
-def _fitted(prior: Prior, problem: Problem, tile: int, halo: int | None, notes: list[str]) -> Prior:
-    """The prior for images of this kind: grey through RGB, large ones in tiles."""
-    network = getattr(prior, "network", None)
-    wanted = getattr(network, "in_channels", None)
-    shape = (
-        tuple(problem.operator.x_shape(problem.y)) if hasattr(problem.operator, "x_shape") else ()
-    )
-    channels, size = (shape[1], shape[-2:]) if len(shape) == 4 else (None, (0, 0))
-    if channels == 1 and wanted == 3:
-        prior = GreyPrior(prior)
-        notes.append("grey image: replicated to RGB for the prior, its answer averaged")
-    if max(size) > tile and getattr(network, "image_size", None) is None and network is not None:
-        prior = TiledPrior(prior, tile=tile, halo=halo)
-        if not prior.exact:
-            notes.append(f"tiles of the prior are approximate: a halo of {prior.halo} pixels")
-    return prior
+@dataclass(frozen=True)
+class Restoration:
+    """A restored image, and everything that made it.
+
+    ``x``: ``(B, C, H, W)`` in [-1, 1]; of several samples their mean. ``sample``: the first one.
+    ``std``: per-pixel standard deviation of the samples, None for one. ``check``: the self-check
+    of the first image. ``seconds``: time of each stage.
+    """
+
+    result: Result
+    sample: Tensor
+    std: Tensor | None
+    check: Check
+    plan: Plan
+    operator: str
+    notes: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def x(self) -> Tensor:
+        return self.result.x
+
+    @property
+    def config(self) -> Config:
+        """The numbers of the solver."""
+        return self.plan.config
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the pixels, as plain values."""
+        return self.plan.to_dict() | {
+            "operator": self.operator,
+            "shape": list(self.x.shape),
+            "nfe": self.result.nfe,
+            "check": self.check.to_dict(),
+            "notes": list(self.notes),
+            "seconds": {k: round(v, 3) for k, v in self.seconds.items()},
+        }
+
+    def report(self) -> str:
+        """A few lines for a person."""
+        p = self.plan
+        lines = [
+            f"{self.operator}, prior {p.prior_name}, {self.result.nfe} network evaluations",
+            f"method: {p.method} ({p.method_from}), aim {p.options.aim}",
+            f"noise: sigma_y = {p.sigma_y:.4g} ({p.sigma_y_from})",
+            f"parameters: {p.parameters_from}",
+            *self.check.lines(),
+            "seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in self.seconds.items()),
+        ]
+        return "\n".join([*lines, *(f"note: {n}" for n in self.notes)])
+
+    def save(
+        self,
+        path: str | Path,
+        *,
+        like: Photo | None = None,
+        format: str | None = None,
+        record: Mapping[str, Any] | None = None,
+    ) -> list[Path]:
+        """Write the picture, for several samples also one sample and the spread, then the record.
+
+        ``like``: the photo whose bit depth, alpha, profile and EXIF are kept. ``record``: more to
+        write into ``NAME.result.json``, which comes last and so marks a finished result. Gives the
+        paths of all files.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with timed(self.seconds, "write"):
+            written = [path]
+            _write(path, self.x[0], like, format)
+            if self.std is not None:
+                names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
+                sample = path.with_name(f"{path.stem}.sample{path.suffix}")
+                _write(sample, self.sample[0], like, format)
+                write_atomically(names[0], lambda p: _save_array(p, self.std))
+                save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
+                written += [sample, *names]
+        content = self.to_dict() | dict(record or {})
+        write_record(path.parent, path.stem, content, written)
+        return [*written, record_path(path.parent, path.stem)]
 
 
-def _noise(problem: Problem, sigma_y: float | None) -> tuple[float, str]:
-    if sigma_y is not None:
-        if not 0 <= sigma_y < math.inf:
-            raise ArgumentError(f"sigma_y must be ≥ 0 ([0, 1] scale), got {sigma_y}")
-        return float(sigma_y), "given"
-    if isinstance(problem.operator, JPEG):
-        return 0.0, "JPEG: 0, rounding is the error"
-    y = problem.y
-    if isinstance(problem.operator, PhaseRetrieval) or y.is_complex() or y.ndim != 4:
-        raise ArgumentError(
-            f"sigma_y cannot be estimated from a measurement of {problem.operator!r}; give it"
-        )
-    return estimate_noise_std(y, problem.known) / 2, ESTIMATOR
+def heat(values: Tensor) -> Tensor:
+    """``(H, W)`` ≥ 0 as a colour picture ``(3, H, W)`` in [-1, 1]: black, red, yellow, white.
+
+    White is the 99.5th percentile.
+    """
+    flat = values.flatten()
+    top = flat.kthvalue(max(1, int(0.995 * flat.numel()))).values.clamp_min(1e-8)
+    v = (values / top).clamp(0, 1)
+    return torch.stack([(3 * v - k).clamp(0, 1) for k in range(3)]) * 2 - 1
 
 
-def _in_strips(chosen: Choice, problem: Problem, tile: int) -> Choice:
-    """Large JPEG images: the data step goes through strips of block rows."""
-    iterates = isinstance(chosen.config.data_step, GradientStep)
-    large = isinstance(problem.operator, JPEG) and max(problem.y.shape[-2:]) > 2 * tile
-    if not (large and iterates):
-        return chosen
-    strips = StripStep(chosen.config.data_step, rows=tile)
-    return replace(chosen, config=replace(chosen.config, data_step=strips))
+def _write(path: Path, x: Tensor, like: Photo | None, format: str | None) -> None:
+    if like is None:
+        save_picture(path, to_picture(x))
+    else:
+        write_photo(path, x, like, format=format)
+
+
+def _save_array(path: Path, values: Tensor | None) -> None:
+    with path.open("wb") as file:
+        np.save(file, np.asarray(values, dtype=np.float32))
 
 
 def _batch(y: Tensor) -> Tensor:

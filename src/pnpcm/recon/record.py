@@ -1,135 +1,101 @@
-"""What a restoration gives back: the image, how sure it is, and everything that made it."""
+"""Record: ``NAME.result.json``, which says how a result was made and that it is finished.
+
+Files of a result come first, the record last, each renamed into place. A second run compares its
+request with the record and keeps what is finished; files of an older result that the new one does
+not replace are removed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from pnpcm import __version__
-from pnpcm.core import Result
-from pnpcm.io.files import save_picture, to_picture, write_atomically, write_json
-from pnpcm.io.photos import Photo, write_photo
-from pnpcm.recon.check import Check
-from pnpcm.solvers import PnPCMConfig
+from pnpcm.io.files import remove, write_json
 
 
 @dataclass(frozen=True)
-class Restoration:
-    """A restored image.
+class Request:
+    """What was asked for: an input with its hash, and every choice as a plain value."""
 
-    ``x``: ``(B, C, H, W)`` in [-1, 1]; of several samples their mean. ``sample``: the first one.
-    ``std``: per-pixel standard deviation of the samples, None for one. ``check``: the self-check
-    of the first image. ``seconds``: time of each stage.
-    """
+    input: Path
+    sha256: str
+    choices: Mapping[str, Any]
 
-    result: Result
-    sample: Tensor
-    std: Tensor | None
-    check: Check
-    config: PnPCMConfig
-    source: str
-    sigma_y: float
-    sigma_source: str
-    samples: int
-    seed: int
-    prior: str
-    operator: str
-    notes: tuple[str, ...] = ()
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def x(self) -> Tensor:
-        return self.result.x
+    @classmethod
+    def of(cls, path: Path, choices: Mapping[str, Any]) -> Request:
+        """Of one input file; choices that name a file count by its content too."""
+        plain = {k: _plain(v) for k, v in choices.items() if v is not None}
+        return cls(path, digest(path), json.loads(json.dumps(plain)))
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the pixels, as plain values."""
-        return {
-            "versions": {"pnpcm": __version__, "torch": torch.__version__},
-            "prior": self.prior,
-            "operator": self.operator,
-            "sigma_y": self.sigma_y,
-            "sigma_y_from": self.sigma_source,
-            "parameters_from": self.source,
-            "solver": self.config.to_dict(),
-            "samples": self.samples,
-            "seed": self.seed,
-            "shape": list(self.x.shape),
-            "nfe": self.result.nfe,
-            "seconds": {k: round(v, 3) for k, v in self.seconds.items()},
-            "check": self.check.to_dict(),
-            "notes": list(self.notes),
-        }
-
-    def report(self) -> str:
-        """A few lines for a person."""
-        c = self.check
-        lines = [
-            f"{self.operator}, prior {self.prior}, {self.config.n_steps} steps, "
-            f"{self.result.nfe} network evaluations",
-            f"noise: sigma_y = {self.sigma_y:.4g} ({self.sigma_source})",
-            f"parameters: {self.source}",
-            f"data: {c.verdict} (residual {c.ratio:.2f} × expected)",
-            f"prior: {c.fit}"
-            + ("" if c.prior_ratio is None else f" ({c.prior_ratio:.2f} × usual)"),
-            f"clipped: {100 * c.clipped:.1f} % of values",
-            "seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in self.seconds.items()),
-        ]
-        return "\n".join([*lines, *(f"note: {n}" for n in self.notes)])
-
-    def save(
-        self,
-        path: str | Path,
-        *,
-        like: Photo | None = None,
-        format: str | None = None,
-        record: dict[str, Any] | None = None,
-    ) -> list[Path]:
-        """Write the picture, for several samples also one sample and the spread, then the record.
-
-        ``like``: the photo whose bit depth, alpha, profile and EXIF are kept. ``record``: more to
-        write into ``NAME.result.json``, which comes last and so marks a finished result.
-        """
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = [path]
-        _write(path, self.x[0], like, format)
-        if self.std is not None:
-            spread = self.std[0].mean(0)
-            names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
-            sample = path.with_name(f"{path.stem}.sample{path.suffix}")
-            _write(sample, self.sample[0], like, format)
-            write_atomically(names[0], lambda p: _save_array(p, self.std))
-            save_picture(names[1], to_picture(heat(spread)))
-            written += [sample, *names]
-        content = self.to_dict() | (record or {}) | {"files": [p.name for p in written]}
-        target = path.with_name(f"{path.stem}.result.json")
-        write_json(target, content)
-        return [*written, target]
+        return {"input": str(self.input), "sha256": self.sha256, "request": dict(self.choices)}
 
 
-def heat(values: Tensor) -> Tensor:
-    """``(H, W)`` ≥ 0 as a colour picture ``(3, H, W)`` in [-1, 1]: black, red, yellow, white.
-
-    White is the 99.5th percentile.
-    """
-    flat = values.flatten()
-    top = flat.kthvalue(max(1, int(0.995 * flat.numel()))).values.clamp_min(1e-8)
-    v = (values / top).clamp(0, 1)
-    return torch.stack([(3 * v - k).clamp(0, 1) for k in range(3)]) * 2 - 1
+def record_path(folder: Path, name: str) -> Path:
+    """Where the record of the result ``name`` is."""
+    return folder / f"{name}.result.json"
 
 
-def _write(path: Path, x: Tensor, like: Photo | None, format: str | None) -> None:
-    if like is None:
-        save_picture(path, to_picture(x))
-    else:
-        write_photo(path, x, like, format=format)
+def read_record(folder: Path, name: str) -> dict[str, Any] | None:
+    """The record of an earlier run; None where there is none that can be read."""
+    try:
+        content = json.loads(record_path(folder, name).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
 
 
-def _save_array(path: Path, values: Tensor | None) -> None:
-    with path.open("wb") as file:
-        np.save(file, np.asarray(values, dtype=np.float32))
+def finished(folder: Path, name: str, request: Request) -> dict[str, Any] | None:
+    """The record of a finished result of the same request whose files are all there."""
+    content = read_record(folder, name)
+    if content is None or not content.get("files"):
+        return None
+    same = all(content.get(key) == value for key, value in request.to_dict().items())
+    there = all((folder / file).exists() for file in content["files"])
+    return content if same and there else None
+
+
+def write_record(
+    folder: Path, name: str, content: Mapping[str, Any], files: Sequence[Path]
+) -> dict[str, Any]:
+    """Write the record of ``files``, after which the result counts as finished."""
+    old = read_record(folder, name) or {}
+    kept = [path.name for path in files]
+    whole = dict(content) | {"files": kept}
+    write_json(record_path(folder, name), whole)
+    for stale in set(old.get("files", [])) - set(kept):
+        if Path(stale).name == stale:  # a record cannot name a place outside of its folder
+            remove(folder / stale)
+    return whole
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file; of a ``.cfl`` together with its ``.hdr``."""
+    found = hashlib.sha256()
+    for file in _files_of(path):
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                found.update(block)
+    return found.hexdigest()
+
+
+def _files_of(path: Path) -> list[Path]:
+    """The files of one input: BART's scans are two, named with or without an ending."""
+    pair = [path.with_suffix(s) for s in (".cfl", ".hdr")]
+    if path.suffix not in (".cfl", ".hdr"):
+        pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]
+    return pair if all(p.is_file() for p in pair) else [path]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return f"{value} {digest(value)[:16]}" if value.is_file() else str(value)
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)

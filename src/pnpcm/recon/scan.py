@@ -1,131 +1,362 @@
-"""Reconstruct: from a raw scan to a volume, some slices at a time."""
+"""Scans: ``reconstruct`` takes raw k-space to a volume, some slices at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pnpcm import __version__
 from pnpcm.core import Prior
-from pnpcm.mri.preparation import SliceOptions, Slices
-from pnpcm.mri.sampling import infer_mask
+from pnpcm.errors import ArgumentError
+from pnpcm.mri.masks import MaskChoice
+from pnpcm.mri.plausibility import kspace_warnings
+from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
+from pnpcm.mri.readers import HDF5_SUFFIXES, SUFFIXES, read_scan
+from pnpcm.mri.sampling import describe_mask, infer_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
-from pnpcm.mri.writers import Volume
+from pnpcm.mri.writers import Volume, write_volume
 from pnpcm.operators.mri import to_complex
-from pnpcm.recon.scan_plan import ScanPlan, plan_scan
-from pnpcm.recon.timing import timed
-from pnpcm.rng import generators
-from pnpcm.solvers import PnPCM, PnPCMConfig
+from pnpcm.operators.traits import Misfit
+from pnpcm.problems import Custom, Problem
+from pnpcm.recon.check import Check, check
+from pnpcm.recon.options import Options
+from pnpcm.recon.plan import Plan, Priors, plan
+from pnpcm.recon.record import Request, write_record
+from pnpcm.recon.run import run, timed
 
-Solve = Callable[[Slices, list[torch.Generator]], Tensor]
-"""From slices and one generator each to images ``(B, 2, H, W)``: where other methods come in."""
+DEFAULT_PRIOR = "mri"
+Solve = Callable[[Slices, list[list[int]]], Tensor]
+"""From slices and ``seeds[sample][slice]`` to images ``(samples, B, 2, H, W)``."""
+Page = dict[str, Tensor | None]
+"""What one slice gives: image, std, reference, rss, support."""
 
 
 def reconstruct(
-    scan: Scan,
-    prior: str | Path | Prior = "mri",
+    scan: Scan | str | Path,
+    prior: str | Path | Prior | None = None,
     *,
-    options: SliceOptions | None = None,
-    sigma_y: float | None = None,
-    steps: int | None = None,
-    preset: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
-    samples: int = 1,
+    options: Options | None = None,
+    preparation: SliceOptions | None = None,
     slices: Sequence[int] | None = None,
-    batch: int = 4,
-    seed: int = 0,
     solve: Solve | None = None,
     callback: Callable[[int], None] | None = None,
+    **choices: Any,
 ) -> Volume:
     """Reconstruct the slices of ``scan``; the volume is in the scan's own units and phase.
 
-    >>> reconstruct(read_scan("knee.h5"), options=SliceOptions(mask=mask)).record["scores"]
+    >>> pnpcm.reconstruct("knee.h5", mask=mask, steps=8).record["scores"]
 
-    ``sigma_y``: noise on the prior's [0, 1] scale; None: estimated at the edge of k-space.
-    ``batch`` slices are solved at once, which changes nothing but time and memory: each slice has
-    its own coil maps, scale, CG steps and generator (seed + its index). ``samples``: the mean of so
-    many reconstructions, and their standard deviation as ``.std``. ``solve``: another method in
-    place of PnP-CM. ``callback`` is told how many slices are done.
+    ``choices``: fields of :class:`Options` (``method``, ``steps``, ``samples``, …) and of
+    :class:`SliceOptions` (``mask``, ``coil_maps``, …), or ``options`` and ``preparation`` as
+    objects. ``sigma_y``: noise on the prior's [0, 1] scale; None: estimated at the edge of
+    k-space. The number of slices in a ``batch`` changes nothing but time and memory: each slice
+    has its own coil maps, scale, CG steps and generator (seed + its index). ``solve``: a method
+    from elsewhere in place of the plan's. ``callback`` gets the number of slices that are done.
     """
-    stages: dict[str, float] = {}
-    with timed(stages, "plan"):
-        plan = plan_scan(
-            scan,
-            prior,
-            options=options,
-            sigma_y=sigma_y,
-            steps=steps,
-            preset=preset,
-            settings=settings,
-            samples=samples,
-            slices=slices,
+    scan = read_scan(scan) if isinstance(scan, str | Path) else scan
+    own = {f.name for f in fields(SliceOptions)}
+    how = {k: choices.pop(k) for k in list(choices) if k in own}
+    if preparation is not None and how:
+        raise ArgumentError(f"preparation is given, and {', '.join(how)} as well; give one of them")
+    if prior is not None:
+        choices["prior"] = prior
+    chosen = Options.of(options, choices)
+    priors = Priors(DEFAULT_PRIOR if chosen.prior is None else chosen.prior, chosen.device)
+    planned = _planned(scan, preparation or SliceOptions(**how), chosen, priors, slices)
+    return _volume(*planned, solve, callback)
+
+
+def _planned(
+    scan: Scan,
+    how: SliceOptions,
+    options: Options,
+    priors: Priors,
+    slices: Sequence[int] | None,
+) -> tuple[ScanPlan, dict[str, float]]:
+    """The plan, and the seconds that it took."""
+    seconds: dict[str, float] = {}
+    before = priors.seconds
+    with timed(seconds, "plan"):
+        planned = plan_scan(scan, how, options, priors, slices)
+    seconds["prior"] = priors.seconds - before
+    seconds["plan"] -= seconds["prior"]
+    return planned, seconds
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What a reconstruction will do, decided on the slice nearest to the middle with signal."""
+
+    scan: Scan
+    preparation: Preparation
+    slices: tuple[int, ...]
+    middle: int
+    first: Slices
+    """The middle slice, prepared."""
+    warnings: tuple[str, ...]
+    plan: Plan
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part of the record that is known before the run."""
+        scan = self.scan
+        return self.plan.to_dict() | {
+            "scan": {
+                "name": scan.name,
+                "format": scan.format,
+                "slices": scan.n_slices,
+                "coils": scan.n_coils,
+                "kspace": list(scan.size),
+                "output": list(self.preparation.crop),
+            },
+            "slices": list(self.slices),
+            "sampling": describe_mask(self.first.mask).sentence,
+            "preparation": self.preparation.describe(),
+        }
+
+
+def plan_scan(
+    scan: Scan,
+    how: SliceOptions,
+    options: Options,
+    priors: Priors,
+    slices: Sequence[int] | None = None,
+) -> ScanPlan:
+    """What :func:`reconstruct` would do with these arguments."""
+    wanted = tuple(range(scan.n_slices)) if slices is None else tuple(slices)
+    for i in wanted:
+        if not 0 <= i < scan.n_slices:
+            raise ArgumentError(f"slices holds {i}, but {scan.name} has 0…{scan.n_slices - 1}")
+    if not wanted:
+        raise ArgumentError(f"slices is {slices}; give at least one")
+    prior = priors(())
+    if getattr(getattr(prior, "network", None), "in_channels", 2) != 2:
+        raise ArgumentError(
+            f"prior {priors.name!r} is not for complex images (2 channels); use --prior mri or "
+            "your own"
         )
-    solve = solve or _pnp_cm(plan.prior, plan.chosen.config)
-    pages: list[dict[str, Tensor | None]] = []
-    empty = []
-    for start in range(0, len(plan.slices), batch):
-        indices = list(plan.slices[start : start + batch])
-        with timed(stages, "read"):
-            kspace = scan.slices(indices)
-        lit = [i for i, k in zip(indices, kspace, strict=True) if bool(k.any())]
-        empty += [i for i in indices if i not in lit]
-        done: dict[int, dict[str, Tensor | None]] = {}
-        for some in _alike(scan, dict(zip(indices, kspace, strict=True)), lit):
-            with timed(stages, "maps and scale"):
-                rows = [indices.index(i) for i in some]
-                prepared = plan.preparation(kspace[rows], some)
-            with timed(stages, "solve"):
-                done |= _solved(plan, prepared, some, samples, seed, solve)
-        pages += [done.get(i, _blank(plan)) for i in indices]
+    convention = getattr(prior, "info", {}).get("scale", "max")
+    preparation = Preparation(scan, how, convention)
+    middle, kspace = _middle(scan, wanted)
+    first = preparation(kspace, [middle])
+    planned = plan(
+        Custom(first.operator),
+        Problem(first.y, first.operator),
+        options,
+        priors,
+        noise=float(first.noise_std[0]) / 2,
+    )
+    warnings = tuple(kspace_warnings(kspace[0]))
+    return ScanPlan(scan, preparation, wanted, middle, first, warnings, planned)
+
+
+@dataclass(frozen=True)
+class ScanJob:
+    """How every raw file of a run is reconstructed."""
+
+    options: Options
+    priors: Priors
+    how: SliceOptions = field(default_factory=SliceOptions)
+    mask: MaskChoice | None = None
+    slices: str | None = None
+    formats: tuple[str, ...] = ("h5", "nifti", "png", "html")
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    progress: Callable[[str, int, int], None] | None = None
+    """Gets the name of the scan, the number of slices that are done and that of all."""
+
+    def choices(self) -> dict[str, Any]:
+        """What was asked for, as plain values: a result of another request is made anew."""
+        how = {k: _plain(v) for k, v in vars(self.how).items() if v is not None}
+        mask = None if self.mask is None else dict(vars(self.mask))
+        more = {"pnpcm": __version__, "slices": self.slices, "formats": list(self.formats)}
+        reading = {k: v for k, v in self.reading.items() if v is not None}
+        found = more | {"mask": mask} | reading | how | self.options.to_dict()
+        return found | {"prior": self.priors.name}
+
+    def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
+        """Reconstruct one raw file into the folder of ``target``: the record and a report."""
+        scan = read_scan(path, **self.reading)
+        name = target.stem
+        count = len(parse_slices(self.slices, scan.n_slices) or range(scan.n_slices))
+
+        def step(done: int) -> None:
+            if self.progress is not None:
+                self.progress(name, done, count)
+
+        step(0)
+        volume = _volume(*self._plan(scan), None, step)
+        seconds = volume.record["seconds"]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with timed(seconds, "write"):
+            paths = write_volume(replace(volume, name=name), target.parent, self.formats)
+        seconds["write"] = round(seconds["write"], 3)
+        content = volume.record | request.to_dict()
+        return write_record(target.parent, name, content, paths), volume_report(volume)
+
+    def plan(self, path: Path) -> dict[str, Any]:
+        """What would be done with one file, without doing it."""
+        scan = read_scan(path, **self.reading)
+        planned, _ = self._plan(scan)
+        return planned.to_dict() | {"input": str(path), "notes": list(scan.notes)}
+
+    def _plan(self, scan: Scan) -> tuple[ScanPlan, dict[str, float]]:
+        size = self.how.crop_first or scan.size
+        mask = None if self.mask is None else self.mask.draw(size)
+        how = self.how if mask is None else replace(self.how, mask=mask)
+        slices = parse_slices(self.slices, scan.n_slices)
+        return _planned(scan, how, self.options, self.priors, slices)
+
+
+def scan_targets(inputs: Sequence[Path], out: Path) -> list[Path]:
+    """One name per scan, its stem; the formats add their endings."""
+    names = [p.stem if p.suffix.lower() in (*SUFFIXES, *HDF5_SUFFIXES) else p.name for p in inputs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(
+                f"several inputs are called {name!r} and would have the same output name; "
+                "reconstruct them apart, into different --out folders"
+            )
+    return [out / f"{name}.scan" for name in names]
+
+
+def parse_slices(text: str | None, count: int) -> list[int] | None:
+    """``3``, ``3:10`` or ``3:10:2`` of ``count`` slices; None: all."""
+    if text is None:
+        return None
+    try:
+        parts = [int(p) if p else None for p in text.split(":")]
+        if len(parts) == 1 and parts[0] is not None:
+            return [parts[0]]
+        return list(range(count))[slice(*parts)]
+    except (ValueError, TypeError) as error:
+        raise ArgumentError(f"slices is {text!r}, expected 3, 3:10 or 3:10:2") from error
+
+
+def volume_report(volume: Volume) -> str:
+    """A few lines for a person."""
+    record, (slices, height, width) = volume.record, volume.shape
+    judged = Check.from_dict(record["check"])
+    lines = [
+        f"{volume.name}: {slices} slices of {height}×{width}, {record['sampling']}",
+        f"method: {record['method']} ({record['method_from']}), prior {record['prior']}, "
+        f"aim {record['aim']}",
+        f"noise: sigma_y = {record['sigma_y']:.4g} ({record['sigma_y_from']})",
+        f"parameters: {record['parameters_from']}",
+        *judged.lines(),
+    ]
+    for score in record["scores"]:
+        lines.append(
+            f"{score['convention']}: PSNR {score['psnr']:.2f} dB, SSIM {score['ssim']:.4f}, "
+            f"NMSE {score['nmse']:.4f}"
+        )
+    lines.append("seconds: " + ", ".join(f"{k} {v:.1f}" for k, v in record["seconds"].items()))
+    return "\n".join([*lines, *(f"note: {note}" for note in record["notes"])])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return f"array {'×'.join(map(str, value.shape))}, sum {float(value.abs().sum()):.6g}"
+    return value
+
+
+def _middle(scan: Scan, indices: tuple[int, ...]) -> tuple[int, Tensor]:
+    """The slice nearest to the middle that has signal, and its k-space."""
+    for i in sorted(indices, key=lambda i: abs(i - indices[len(indices) // 2])):
+        kspace = scan.slices([i])
+        if bool(kspace.any()):
+            return i, kspace
+    raise ArgumentError(f"{scan.name} holds no signal in any slice that was asked for")
+
+
+def _volume(
+    planned: ScanPlan,
+    seconds: dict[str, float],
+    solve: Solve | None,
+    callback: Callable[[int], None] | None,
+) -> Volume:
+    options = planned.plan.options
+    solve = solve or _solver(planned.plan)
+    pages: dict[int, Page] = {}
+    misfits: list[Misfit] = []
+    probe = torch.empty(0)
+    for part, indices in _parts(planned, seconds):
+        with timed(seconds, "solve"):
+            seeds = [
+                [options.seed + i + k * planned.scan.n_slices for i in indices]
+                for k in range(options.samples)
+            ]
+            drawn = solve(part, seeds)
+        with timed(seconds, "check"):
+            misfits.append(_misfit(part, drawn[0], options.sigma_y))
+        if planned.middle in indices:
+            probe = drawn[0][[indices.index(planned.middle)]]
+        pages |= _pages(planned, part, indices, drawn)
         if callback is not None:
-            callback(start + len(indices))
-    notes = [*scan.notes, *plan.preparation.notes]
+            callback(len(pages))
+    empty = [i for i in planned.slices if i not in pages]
+    notes = [*planned.scan.notes, *planned.plan.notes, *planned.preparation.notes]
     if empty:
         notes.append(f"slices without signal, left empty: {', '.join(map(str, empty))}")
-    return _volume(plan, pages, samples, seed, batch, stages, notes)
+    with timed(seconds, "check"):
+        judged = check(probe, misfits, planned.plan.prior, clamped=False, warnings=planned.warnings)
+    rows = [pages.get(i) or _blank(planned) for i in planned.slices]
 
+    def stacked(name: str) -> Tensor | None:
+        each = [t for row in rows if (t := row[name]) is not None]
+        return torch.stack(each) if len(each) == len(rows) else None
 
-def _solved(
-    plan: ScanPlan, part: Slices, indices: list[int], samples: int, seed: int, solve: Solve
-) -> dict[int, dict[str, Tensor | None]]:
-    """The pages of some slices: cropped images in raw units."""
-    drawn = []
-    for k in range(samples):
-        seeds = generators([seed + i + k * plan.scan.n_slices for i in indices])
-        image = to_complex(solve(part, seeds)) / part.factor[:, None, None]
-        drawn.append(image * part.support)
-    mean = torch.stack(drawn).mean(0)
-    std = None
-    if samples > 1:
-        spread = torch.stack(drawn) - mean
-        std = (spread.abs().square().sum(0) / (samples - 1)).sqrt()
-    found: dict[str, Tensor | None] = {
-        "image": mean,
-        "std": std,
-        "reference": part.reference,
-        "rss": part.rss,
-        "support": part.support,
+    image, support, reference = stacked("image"), stacked("support"), stacked("reference")
+    assert image is not None
+    assert support is not None
+    with timed(seconds, "scores"):
+        scores = _scores(planned, image, support, reference, stacked("rss"))
+    record = planned.to_dict() | {
+        "batch": options.batch,
+        "scores": [asdict(s) for s in scores],
+        "check": judged.to_dict(),
+        "notes": notes,
+        "seconds": {k: round(v, 3) for k, v in seconds.items()},
     }
-    size = plan.preparation.crop
-    cropped = {k: None if t is None else crop_centre(t, size) for k, t in found.items()}
-    return {
-        i: {k: None if t is None else t[row] for k, t in cropped.items()}
-        for row, i in enumerate(indices)
-    }
+    return Volume(
+        image=image,
+        mask=planned.first.mask,
+        name=planned.scan.name,
+        std=stacked("std") if options.samples > 1 else None,
+        reference=None if reference is None else reference.abs(),
+        geometry=geometry_of(planned.scan.geometry, planned.scan.n_slices, planned.slices),
+        record=record,
+    )
 
 
-def _alike(scan: Scan, kspace: dict[int, Tensor], lit: list[int]) -> list[list[int]]:
-    """The slices ``lit`` in groups that were sampled alike."""
-    if scan.mask is not None or not lit:
-        return [lit] if lit else []
+def _parts(planned: ScanPlan, seconds: dict[str, float]) -> Iterator[tuple[Slices, list[int]]]:
+    """Prepared slices: the middle one, which is there already, then batches sampled alike."""
+    yield planned.first, [planned.middle]
+    rest = [i for i in planned.slices if i != planned.middle]
+    batch = planned.plan.options.batch
+    for start in range(0, len(rest), batch):
+        indices = rest[start : start + batch]
+        with timed(seconds, "read"):
+            kspace = planned.scan.slices(indices)
+        for some in _alike(planned.scan, kspace, indices):
+            with timed(seconds, "maps and scale"):
+                part = planned.preparation(kspace[[indices.index(i) for i in some]], some)
+            yield part, some
+
+
+def _alike(scan: Scan, kspace: Tensor, indices: list[int]) -> list[list[int]]:
+    """The slices with signal in groups that were sampled alike."""
+    lit = [(i, k) for i, k in zip(indices, kspace, strict=True) if bool(k.any())]
+    if scan.mask is not None:
+        return [[i for i, _ in lit]] if lit else []
     groups: list[tuple[Tensor, list[int]]] = []
-    for i in lit:
-        mask = infer_mask(kspace[i])
+    for i, k in lit:
+        mask = infer_mask(k)
         same = next((g for m, g in groups if m.shape == mask.shape and torch.equal(m, mask)), None)
         if same is None:
             groups.append((mask, [i]))
@@ -134,17 +365,43 @@ def _alike(scan: Scan, kspace: dict[int, Tensor], lit: list[int]) -> list[list[i
     return [group for _, group in groups]
 
 
-def _pnp_cm(prior: Prior, config: PnPCMConfig) -> Solve:
-    def solve(part: Slices, seeds: list[torch.Generator]) -> Tensor:
-        return PnPCM(prior, config)(part.y, part.operator, generator=seeds).x
-
-    return solve
+def _solver(planned: Plan) -> Solve:
+    return lambda part, seeds: run(planned, part.y, part.operator, seeds)[1]
 
 
-def _blank(plan: ScanPlan) -> dict[str, Tensor | None]:
-    size = plan.preparation.crop
+def _misfit(part: Slices, x: Tensor, sigma_y: float | None) -> Misfit:
+    """Of some slices, with the noise that was given or that was found in each."""
+    std = part.noise_std if sigma_y is None else torch.full_like(part.noise_std, 2 * sigma_y)
+    noise_std = math.sqrt(float(std.square().mean()))
+    return part.operator.misfit(x, part.y, noise_std)
+
+
+def _pages(planned: ScanPlan, part: Slices, indices: list[int], drawn: Tensor) -> dict[int, Page]:
+    """Slices as images of the output size, in raw units."""
+    images = torch.stack([to_complex(x) / part.factor[:, None, None] * part.support for x in drawn])
+    mean, samples = images.mean(0), len(images)
+    std = None
+    if samples > 1:
+        std = ((images - mean).abs().square().sum(0) / (samples - 1)).sqrt()
+    found: Page = {
+        "image": mean,
+        "std": std,
+        "reference": part.reference,
+        "rss": part.rss,
+        "support": part.support,
+    }
+    size = planned.preparation.crop
+    cropped = {k: None if t is None else crop_centre(t, size) for k, t in found.items()}
+    return {
+        i: {k: None if t is None else t[row] for k, t in cropped.items()}
+        for row, i in enumerate(indices)
+    }
+
+
+def _blank(planned: ScanPlan) -> Page:
+    size = planned.preparation.crop
     zero = torch.zeros(size)
-    full = plan.preparation.options.mask is not None
+    full = planned.preparation.options.mask is not None
     return {
         "image": torch.zeros(size, dtype=torch.complex64),
         "std": zero,
@@ -154,54 +411,14 @@ def _blank(plan: ScanPlan) -> dict[str, Tensor | None]:
     }
 
 
-def _volume(
-    plan: ScanPlan,
-    pages: list[dict[str, Tensor | None]],
-    samples: int,
-    seed: int,
-    batch: int,
-    stages: dict[str, float],
-    notes: list[str],
-) -> Volume:
-    def stacked(name: str) -> Tensor | None:
-        each = [t for p in pages if (t := p[name]) is not None]
-        return torch.stack(each) if len(each) == len(pages) else None
-
-    image, support = stacked("image"), stacked("support")
-    assert image is not None
-    assert support is not None
-    with timed(stages, "scores"):
-        scores = _scores(plan, image, support, stacked("reference"), stacked("rss"))
-    reference = stacked("reference")
-    record = plan.to_dict() | {
-        "samples": samples,
-        "seed": seed,
-        "batch": batch,
-        "slices": list(plan.slices),
-        "scores": [asdict(s) for s in scores],
-        "seconds": {k: round(v, 3) for k, v in stages.items()},
-        "notes": notes,
-    }
-    return Volume(
-        image=image,
-        mask=plan.mask,
-        name=plan.scan.name,
-        std=stacked("std") if samples > 1 else None,
-        reference=None if reference is None else reference.abs(),
-        geometry=geometry_of(plan.scan.geometry, plan.scan.n_slices, plan.slices),
-        record=record,
-    )
-
-
 def _scores(
-    plan: ScanPlan, image: Tensor, support: Tensor, reference: Tensor | None, rss: Tensor | None
+    planned: ScanPlan, image: Tensor, support: Tensor, reference: Tensor | None, rss: Tensor | None
 ) -> list[Scores]:
-    scan = plan.scan
-    found = []
+    scan, found = planned.scan, []
     if reference is not None and bool(reference.any()):
         found.append(paper_scores(image, reference, support))
-    if scan.target is not None and plan.preparation.raw_units:
-        rss = torch.stack([scan.target(i) for i in plan.slices])
+    if scan.target is not None and planned.preparation.raw_units:
+        rss = torch.stack([scan.target(i) for i in planned.slices])
     if rss is not None and rss.shape == image.shape and bool(rss.any()):
         found.append(fastmri_scores(image, rss))
     return found

@@ -15,7 +15,8 @@ from pnpcm.metrics.lpips import available
 from pnpcm.presets import Preset
 from pnpcm.problems import Problem, Task
 from pnpcm.problems.measurement import simulate
-from pnpcm.recon.parameters import choose, frame_for, usual_steps
+from pnpcm.recon.options import Options
+from pnpcm.recon.parameters import choose_numbers, frame_for, usual_steps
 from pnpcm.recon.rule import Numbers
 from pnpcm.solvers import PnPCM, PnPCMConfig
 from pnpcm.tune.study import check_metric, judge, open_study, scores, search, tried
@@ -79,8 +80,8 @@ def tune(
     measured = simulate(x, task, sigma_y, seed=seed)
     problem = measured.task.problem(measured.y)
     conditions = measured.task.conditions(problem, 2 * sigma_y)
-    n = steps or usual_steps(task)
-    frame = frame_for(measured.task, problem, sigma_y)
+    n = steps or usual_steps(problem)
+    frame = frame_for(problem, 2 * sigma_y)
 
     def configure(values: dict[str, float]) -> PnPCMConfig:
         return numbers(values).config(n, conditions["error_std"], **frame)
@@ -94,7 +95,7 @@ def tune(
         return judge(trial, PnPCM(prior, configure(values)), problem, x, metric, seed)
 
     starts = _starts(conditions["error_std"])
-    for steps_before in (usual_steps(task), n):  # the first trial is what n has now
+    for steps_before in (usual_steps(problem), n):  # the first trial is what n has now
         before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
         if before is not None:
             starts.insert(0, Numbers.of(before, conditions["error_std"]))
@@ -172,6 +173,8 @@ def _known(
     task: Task, problem: Problem, prior: str, sigma_y: float, steps: int
 ) -> PnPCMConfig | None:
     try:
-        return choose(task, problem, prior, sigma_y, steps=steps).config
+        options = Options(method="pnp-cm", steps=steps)
+        found = choose_numbers(task, problem, "pnp-cm", prior, sigma_y, options).config
     except ArgumentError:
         return None
+    return found if isinstance(found, PnPCMConfig) else None

@@ -53,13 +53,13 @@ def check_formats(formats: Iterable[str]) -> list[str]:
     return names
 
 
-def write_volume(volume: Volume, folder: Path, formats: Iterable[str]) -> list[Path]:
+def write_volume(volume: Volume, folder: str | Path, formats: Iterable[str]) -> list[Path]:
     """Write each format into ``folder`` and return the paths; an older result is replaced.
 
     When a format fails, nothing of it remains, an older result of it is untouched, and the
     formats before it stay.
     """
-    names = check_formats(formats)
+    names, folder = check_formats(formats), Path(folder)
     if not folder.is_dir():
         raise ArgumentError(f"folder is {folder}, which is no folder; create it first")
     paths = []

@@ -1,4 +1,4 @@
-"""Phase retrieval cannot see the sign of a channel: who decides, and how sure that is."""
+"""Signs of the channels, which phase retrieval cannot see: decided by a reference or the prior."""
 
 from __future__ import annotations
 

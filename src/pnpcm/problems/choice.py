@@ -1,0 +1,151 @@
+"""A task as a user describes it for files: by name and options, a mask, or an operator's name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pnpcm.errors import ArgumentError
+from pnpcm.io.photos import Photo, read_photo
+from pnpcm.problems.custom import Custom
+from pnpcm.problems.nonlinear import Jpeg
+from pnpcm.problems.table import TASKS, build
+from pnpcm.problems.task import Task
+
+
+@dataclass(frozen=True)
+class TaskChoice:
+    """``task``: row of ``TASKS`` with its ``options``; or ``operator``, module:name of one's own.
+
+    ``mask``: picture in which white is to be filled, ``mask_color``: colour painted over holes
+    (inpainting). What is wrong for every file is said at once, when the choice is made.
+    """
+
+    task: str | None = None
+    operator: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    mask: Path | None = None
+    mask_color: str | None = None
+
+    def __post_init__(self) -> None:
+        has_mask = self.mask is not None or self.mask_color is not None
+        if self.operator is not None:
+            if self.task is not None or self.options:
+                raise ArgumentError("operator is given: leave --task and its options out")
+            return
+        if self.task is None:
+            if self.options or has_mask:
+                raise ArgumentError("task is missing; give --task")
+            return
+        _ = TASKS[self.task]  # raises, with the nearest name
+        if self.task == "phase-retrieval":
+            raise ArgumentError(
+                "phase-retrieval works on measurement files of `pnpcm simulate`; give NAME.npz and "
+                "leave --task out"
+            )
+        if has_mask and self.task != "inpaint":
+            raise ArgumentError(f"task {self.task} does not take a mask; --task inpaint does")
+        if self.task == "inpaint":
+            if (self.mask is None) == (self.mask_color is None):
+                raise ArgumentError(
+                    "inpaint needs --mask FILE or --mask-color #rrggbb, one of them"
+                )
+        elif self.task != "jpeg" or "quality" in self.options:
+            build(TASKS[self.task], self.options)
+
+    def of(self, photo: Photo) -> tuple[Task, tuple[str, ...]]:
+        """The task of one picture, and what must be said about it."""
+        if self.operator is not None:
+            return Custom(import_operator(self.operator, tuple(photo.x.shape[1:]))), ()
+        if self.task is None:
+            raise ArgumentError(f"{photo.path} is a picture, which needs a task; give --task")
+        if self.task == "jpeg" and "quality" not in self.options:
+            return Jpeg.from_file(photo.path), ()
+        notes: tuple[str, ...] = ()
+        options = dict(self.options)
+        if self.mask is not None:
+            options["mask"], notes = hole_mask(self.mask)
+        elif self.mask_color is not None:
+            options["mask"] = colour_mask(photo, self.mask_color)
+        return build(TASKS[self.task], options), notes
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was chosen, for the record; arrays by their shape."""
+        named = {"task": self.task, "operator": self.operator, "mask_color": self.mask_color}
+        options = {k: _plain(v) for k, v in self.options.items()}
+        found = named | options | {"mask": self.mask}
+        return {k: v for k, v in found.items() if v is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return f"array {'×'.join(map(str, value.shape))}, sum {float(value.double().sum()):.6g}"
+    return value
+
+
+def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> Any:
+    """The operator ``module:name``; a class or function is called, with the shape if it can be."""
+    module, _, attribute = name.partition(":")
+    if not (module and attribute):
+        raise ArgumentError(f"operator is {name!r}, expected module:name, e.g. my_module:MyBlur")
+    sys.path.insert(0, "")
+    try:
+        target = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(f"operator {name!r} cannot be imported: {error}") from error
+    if hasattr(target, "A") and not isinstance(target, type):
+        return target
+    calls: list[Callable[[], Any]] = [target]
+    if image_shape is not None:
+        calls.insert(0, lambda: target(image_shape))
+    for call in calls:
+        try:
+            return call()
+        except TypeError as error:
+            last = error
+    raise ArgumentError(
+        f"operator {name!r} cannot be built without arguments ({last}); "
+        "name an instance, or a function that returns one"
+    ) from last
+
+
+def hole_mask(path: Path) -> tuple[Tensor, tuple[str, ...]]:
+    """The kept pixels (1) of a mask picture in which white is to be filled."""
+    x = read_photo(path).x.mean(1)[0]
+    white = x > 0
+    notes: tuple[str, ...] = ()
+    if not bool(((x == 1) | (x == -1)).all()):
+        notes = (f"mask {path.name} is not black and white: thresholded at 50 %",)
+    _check_holes(white, f"mask {path}")
+    return (~white).float(), notes
+
+
+def colour_mask(photo: Photo, colour: str) -> Tensor:
+    """The kept pixels (1) of a picture with holes painted in ``colour``; one pixel of margin."""
+    text = colour.removeprefix("#")
+    try:
+        values = [int(text[i : i + 2], 16) for i in (0, 2, 4)]
+    except ValueError:
+        values = []
+    if len(text) != 6 or not values:
+        raise ArgumentError(f"mask_color is {colour!r}, expected a colour such as #ff0000")
+    wanted = torch.tensor(values).reshape(1, 3, 1, 1) / 127.5 - 1
+    near = ((photo.x - wanted).abs().amax(1, keepdim=True) <= 0.25).float()
+    white = F.max_pool2d(near, 3, stride=1, padding=1)[0, 0] > 0
+    _check_holes(white, f"mask_color {colour} in {photo.path}")
+    return (~white).float()
+
+
+def _check_holes(white: Tensor, what: str) -> None:
+    if not bool(white.any()):
+        raise ArgumentError(f"{what} marks no pixel; white (or the colour) is what gets filled")
+    if bool(white.all()):
+        raise ArgumentError(f"{what} marks every pixel; white is to be filled, black is kept")

@@ -1,0 +1,98 @@
+"""Options: everything a user may choose about a reconstruction, for photographs and scans alike.
+
+The Python interface, the command line and the app build the same object.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pnpcm.core import Prior
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.solvers import SOLVERS
+
+AIMS = ("fidelity", "perception")
+TILE = 768
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user chose; None leaves the choice to the plan.
+
+    ``prior``: name, file, folder, Hub id or object; None: "natural" for photographs, "mri" for
+    scans. ``method``: row of ``SOLVERS``; None: the default of the task. ``aim``: "fidelity", the
+    image closest to the truth on average (no injected noise, the denoiser where it is better), or
+    "perception", a sharp and natural image (consistency model, injected noise). ``sigma_y``: noise
+    of y on the [0, 1] scale. ``steps``, ``preset``, ``settings``: numbers of the solver; what is
+    left open comes from a preset, a tuned row or the rule. ``samples``: independent
+    reconstructions, whose mean and spread are given. ``tile``: side of the squares on which the
+    prior works in large images, ``halo`` what it sees around them (None: all that its network
+    looks at). ``batch``: slices of a scan that are solved at once.
+    """
+
+    prior: str | Path | Prior | None = None
+    method: str | None = None
+    aim: str = "fidelity"
+    sigma_y: float | None = None
+    steps: int | None = None
+    preset: str | Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    samples: int = 1
+    seed: int = 0
+    tile: int = TILE
+    halo: int | None = None
+    batch: int = 4
+    device: str | torch.device = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.aim not in AIMS:
+            raise UnknownNameError("aim", str(self.aim), AIMS)
+        if self.method is not None:
+            _ = SOLVERS[self.method]  # raises, with the nearest name
+        if self.sigma_y is not None and not 0 <= self.sigma_y < math.inf:
+            raise ArgumentError(f"sigma_y must be ≥ 0 ([0, 1] scale), got {self.sigma_y}")
+        for name, least in (("steps", 1), ("samples", 1), ("tile", 1), ("batch", 1), ("halo", 0)):
+            value = getattr(self, name)
+            if value is not None and (value != int(value) or value < least):
+                raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value}")
+        if self.preset is not None and self.method not in (None, "pnp-cm"):
+            raise ArgumentError(
+                f"preset is {str(self.preset)!r}, but presets belong to the method pnp-cm, not to "
+                f"{self.method!r}; leave one of them out"
+            )
+
+    @classmethod
+    def of(cls, options: Options | None, choices: Mapping[str, Any]) -> Options:
+        """``options`` as they are, or those that keyword arguments spell out."""
+        known = [f.name for f in fields(cls)]
+        for name in choices:
+            if name not in known:
+                raise UnknownNameError("option", name, known)
+        if options is None:
+            return cls(**choices)
+        if choices:
+            raise ArgumentError(
+                f"options are given, and {', '.join(choices)} as well; use "
+                "dataclasses.replace(options, …) to change some of them"
+            )
+        return options
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values of what was chosen, for records; what was left open is not there."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {k: _plain(v) for k, v in found.items() if v is not None}
+        return plain | {"settings": {k: str(v) for k, v in self.settings.items()}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Path | torch.device):
+        return str(value)
+    return getattr(value, "info", {}).get("name", type(value).__name__)

@@ -1,0 +1,195 @@
+"""Plan: everything that is decided before a solver starts: prior, method, noise, numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from pnpcm import __version__, catalogue
+from pnpcm.core import Config, LinearOperator, Operator, Prior
+from pnpcm.errors import ArgumentError
+from pnpcm.metrics.noise_level import estimate_noise_std
+from pnpcm.operators.traits import traits_of
+from pnpcm.priors import GreyPrior, TiledPrior
+from pnpcm.problems import Problem, Task
+from pnpcm.recon.options import Options
+from pnpcm.recon.parameters import choose_method, choose_numbers
+from pnpcm.solvers import SOLVERS, GradientStep, StripStep
+from pnpcm.solvers.base import SolverBase
+
+ESTIMATOR = "estimated: median absolute deviation of Daubechies-2 details (Donoho & Johnstone)"
+ANY_KIND = ("consistency", "edm", "vp")
+
+
+class Priors:
+    """The priors behind one name, each kind loaded when a method first asks for it.
+
+    ``seconds``: spent on loading so far.
+    """
+
+    def __init__(self, prior: str | Path | Prior, device: str | torch.device = "cpu") -> None:
+        self.device, self.seconds = device, 0.0
+        self._loaded: dict[str | None, Prior] = {}
+        if isinstance(prior, str | Path):
+            self.name, self._source = str(prior), prior
+            known = catalogue.kinds_of(prior)
+            self.kinds = known if known else (self._load(None),)
+        else:
+            self.name = getattr(prior, "info", {}).get("name", type(prior).__name__)
+            self.name = self.name.removesuffix("-cm").removesuffix("-edm")
+            kind = getattr(prior, "kind", None)
+            self.kinds = ANY_KIND if kind is None else (str(kind),)
+            self._loaded = dict.fromkeys(self.kinds, prior)
+
+    def __call__(self, kinds: tuple[str, ...]) -> Prior:
+        """The prior of the first of ``kinds`` that there is; no kinds: any will do."""
+        there = [kind for kind in kinds or ANY_KIND if kind in self.kinds]
+        if not there:
+            raise ArgumentError(
+                f"prior {self.name!r} comes as {', '.join(self.kinds)}, but this method is made "
+                f"for {' or '.join(kinds)}; choose another prior or another method"
+            )
+        if there[0] not in self._loaded:
+            self._load(there[0])
+        return self._loaded[there[0]]
+
+    def _load(self, kind: str | None) -> str:
+        start = time.perf_counter()
+        prior = catalogue.load_prior(self._source, kind=kind)
+        kind = str(getattr(prior, "kind", "consistency"))
+        if isinstance(prior, torch.nn.Module):
+            prior = prior.to(self.device)
+        self._loaded[kind] = prior
+        self.seconds += time.perf_counter() - start
+        return kind
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A method with its prior and its numbers, and where each of them comes from."""
+
+    method: str
+    method_from: str
+    prior: Prior | None
+    prior_name: str
+    config: Config
+    parameters_from: str
+    sigma_y: float
+    sigma_y_from: str
+    options: Options
+    start_scale: float | None = None
+    """Start at this times Aᵀy: for an operator without its own start, where the family has one."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def noise_std(self) -> float:
+        """Noise on y itself."""
+        return 2 * self.sigma_y
+
+    def solver(self) -> SolverBase[Any]:
+        return SOLVERS[self.method](self.prior, self.config)
+
+    def start(self, operator: Operator, y: Tensor) -> Tensor | None:
+        """Where the run starts, if the plan decides it; None: the solver's own start."""
+        if self.start_scale is None:
+            return None
+        return self.start_scale * cast(LinearOperator, operator).A_adjoint(y)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The part of the record that is known before the run."""
+        return {
+            "versions": {"pnpcm": __version__, "torch": torch.__version__},
+            "method": self.method,
+            "method_from": self.method_from,
+            "aim": self.options.aim,
+            "prior": self.prior_name,
+            "prior_kind": getattr(self.prior, "kind", None),
+            "sigma_y": self.sigma_y,
+            "sigma_y_from": self.sigma_y_from,
+            "parameters_from": self.parameters_from,
+            "solver": self.config.to_dict(),
+            "samples": self.options.samples,
+            "seed": self.options.seed,
+        }
+
+
+def plan(
+    task: Task, problem: Problem, options: Options, priors: Priors, *, noise: float | None = None
+) -> Plan:
+    """What will be done with ``problem``. ``noise``: sigma_y where the caller has estimated it."""
+    notes: list[str] = []
+    sigma_y, sigma_from = _noise(problem, options.sigma_y, noise)
+    method, method_from = choose_method(problem, options, priors.kinds)
+    solver = SOLVERS[method]
+    prior = priors(solver.kinds) if solver.takes_prior else None
+    chosen = choose_numbers(task, problem, method, priors.name, sigma_y, options)
+    config = _in_strips(chosen.config, problem, options.tile)
+    reason = solver(prior, config).refusal(problem.operator)
+    if reason is not None:
+        raise ArgumentError(
+            f"method {method} cannot serve {type(problem.operator).__name__}: {reason}"
+        )
+    if prior is not None:
+        prior = _fitted(prior, problem, options, notes)
+    return Plan(
+        method=method,
+        method_from=method_from,
+        prior=prior,
+        prior_name=priors.name if solver.takes_prior else "none",
+        config=config,
+        parameters_from=chosen.source,
+        sigma_y=sigma_y,
+        sigma_y_from=sigma_from,
+        options=options,
+        start_scale=chosen.start_scale,
+        notes=tuple(notes),
+    )
+
+
+def _noise(problem: Problem, given: float | None, estimated: float | None) -> tuple[float, str]:
+    if given is not None:
+        return float(given), "given"
+    if estimated is not None:
+        return estimated, "estimated from the measurement"
+    how = traits_of(problem.operator, 0.0).noise
+    if how == "none":
+        return 0.0, "0: rounding is the only error"
+    if how == "unknown" or problem.y.is_complex() or problem.y.ndim != 4:
+        raise ArgumentError(
+            f"sigma_y cannot be estimated from a measurement of {problem.operator!r}; give it"
+        )
+    return estimate_noise_std(problem.y, problem.known) / 2, ESTIMATOR
+
+
+def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) -> Prior:
+    """The prior for images of this kind: grey through RGB, large ones in tiles."""
+    network = getattr(prior, "network", None)
+    wanted = getattr(network, "in_channels", None)
+    operator = problem.operator
+    shape = tuple(operator.x_shape(problem.y)) if hasattr(operator, "x_shape") else ()
+    channels, size = (shape[1], shape[-2:]) if len(shape) == 4 else (None, (0, 0))
+    if channels == 1 and wanted == 3:
+        prior = GreyPrior(prior)
+        notes.append("grey image: replicated to RGB for the prior, its answer averaged")
+    any_size = network is not None and getattr(network, "image_size", None) is None
+    if max(size) > options.tile and any_size:
+        prior = TiledPrior(prior, tile=options.tile, halo=options.halo)
+        if not prior.exact:
+            notes.append(f"tiles of the prior are approximate: a halo of {prior.halo} pixels")
+    return prior
+
+
+def _in_strips(config: Config, problem: Problem, tile: int) -> Config:
+    """Large images: an iterative data step goes through strips of rows where the operator can."""
+    step = getattr(config, "data_step", None)
+    large = max(problem.y.shape[-2:]) > 2 * tile
+    if not (large and isinstance(step, GradientStep) and traits_of(problem.operator, 0.0).strips):
+        return config
+    changes: Mapping[str, Any] = {"data_step": StripStep(step, rows=tile)}
+    return replace(config, **changes)  # type: ignore[type-var]

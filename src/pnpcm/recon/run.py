@@ -1,0 +1,51 @@
+"""Run: the solver of a plan on a measurement, once or for several samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from pnpcm.core import Operator, Result, Step
+from pnpcm.recon.plan import Plan
+from pnpcm.rng import generators
+
+
+def run(
+    plan: Plan,
+    y: Tensor,
+    operator: Operator,
+    seeds: Sequence[Sequence[int]],
+    *,
+    at_once: int = 1,
+    callback: Callable[[Step], None] | None = None,
+) -> tuple[Result, Tensor]:
+    """The last result, and all samples ``(K, B, …)``: ``seeds[k][b]`` draws sample k of image b.
+
+    ``at_once``: samples of a single image that one call of the solver takes as a batch.
+    """
+    solver, found = plan.solver(), []
+    together = at_once if len(y) == 1 else 1
+    for first in range(0, len(seeds), together):
+        some = [seed for row in seeds[first : first + together] for seed in row]
+        each = y if len(some) == len(y) else y.expand(len(some), *y.shape[1:]).contiguous()
+        result = solver(
+            each,
+            operator,
+            generator=generators(some),
+            x_init=plan.start(operator, each),
+            callback=callback,
+        )
+        found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
+    return result, torch.cat(found)
+
+
+@contextmanager
+def timed(stages: dict[str, float], name: str) -> Iterator[None]:
+    """Add the time of the block to ``stages[name]``."""
+    start = time.perf_counter()
+    yield
+    stages[name] = stages.get(name, 0.0) + time.perf_counter() - start

@@ -1,0 +1,96 @@
+"""Settings of the user win over every preset, one number or all of them."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from pnpcm.cli.shared import parse_settings
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.problems import Denoise, SuperRes
+from pnpcm.recon import Options
+from pnpcm.recon.parameters import Numbered, apply_settings, choose_method, choose_numbers
+from pnpcm.solvers import DPIRConfig, GradientStep, PnPCMConfig
+
+CONFIG = PnPCMConfig((0.8, 0.4, 0.2), (0.1, 0.2, 0.3), (1.0, 2.0, 4.0), mu=0.3)
+
+
+def test_words_become_values() -> None:
+    found = parse_settings(["rho_start=0.1", "sigmas=0.5,0.2,0.1", "clamp=false", "init=zero"])
+    assert found == {
+        "rho_start": 0.1,
+        "sigmas": (0.5, 0.2, 0.1),
+        "clamp": False,
+        "init": "zero",
+    }
+    with pytest.raises(ArgumentError, match="expected name=value"):
+        parse_settings(["rho_start"])
+
+
+def test_ends_move_what_lies_between_on_a_logarithmic_scale() -> None:
+    moved = apply_settings(CONFIG, {"sigma_start": 3.2, "rho_end": 16.0})
+    assert moved.sigmas == pytest.approx((3.2, 0.8, 0.2))  # ln 4 at the start, half of it, none
+    assert moved.rhos == pytest.approx((1.0, 4.0, 16.0))
+    assert moved.deltas == CONFIG.deltas
+
+
+def test_delta_moves_linearly_or_all_at_once() -> None:
+    assert apply_settings(CONFIG, {"delta_end": 0.5}).deltas == pytest.approx((0.1, 0.3, 0.5))
+    assert apply_settings(CONFIG, {"delta": 0.7}).deltas == (0.7, 0.7, 0.7)
+
+
+def test_fields_of_configuration_and_data_step() -> None:
+    changed = apply_settings(CONFIG, {"mu": 0.9, "noise_scale": 0.0})
+    assert (changed.mu, changed.noise_scale) == (0.9, 0.0)
+    inner = PnPCMConfig((0.5,), (0.0,), (1.0,), data_step=GradientStep("lbfgs", n_iter=10))
+    assert apply_settings(inner, {"n_iter": 3}).data_step == GradientStep("lbfgs", n_iter=3)
+    assert apply_settings(inner, {"sigma_end": 0.1}).sigmas == (0.1,)
+
+
+def test_unknown_and_impossible_names() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean 'rho_start'"):
+        apply_settings(CONFIG, {"rho_strat": 1})
+    with pytest.raises(ArgumentError, match="must be positive"):
+        apply_settings(CONFIG, {"sigma_start": -1.0})
+    with pytest.raises(ArgumentError, match="sigmas"):
+        apply_settings(CONFIG, {"sigmas": (0.1, math.nan, 0.2)})
+
+
+def numbers(**choices: Any) -> Numbered:
+    """What a denoising problem on the prior ``natural`` runs with."""
+    options = Options(**choices)
+    problem = Denoise().problem(torch.zeros(1, 3, 16, 16))
+    method, _ = choose_method(problem, options, ("consistency", "edm"))
+    return choose_numbers(Denoise(), problem, method, "natural", 0.05, options)
+
+
+def test_samples_and_perception_get_noise_unless_the_user_says_otherwise() -> None:
+    assert numbers(method="pnp-cm").config.noise_scale < 0.1  # type: ignore[attr-defined]
+    assert numbers(samples=4).config.noise_scale == 1  # type: ignore[attr-defined]
+    assert numbers(aim="perception").config.noise_scale == 1  # type: ignore[attr-defined]
+    told = numbers(samples=4, settings={"noise_scale": 0.01})
+    assert told.config.noise_scale == 0.01  # type: ignore[attr-defined]
+
+
+def test_denoising_for_fidelity_is_one_call_of_the_denoiser() -> None:
+    found = numbers()
+    assert isinstance(found.config, DPIRConfig)
+    assert (found.config.nfe, found.config.sigma_start) == (1, 0.1)
+
+
+@pytest.mark.parametrize("method", ["dpir", "pnp-admm", "diffpir", "dps", "cm4ir", "tv", "wiener"])
+@pytest.mark.parametrize("sigma_y", [0.0, 0.02, 0.1])
+def test_other_methods_run_with_tuned_numbers_at_the_noise_of_the_problem(
+    method: str, sigma_y: float
+) -> None:
+    task = SuperRes(factor=2)
+    problem = task.problem(torch.zeros(1, 3, 8, 8))
+    options = Options(method=method)
+    found = choose_numbers(task, problem, method, "natural", sigma_y, options)
+    assert f"{method}/natural" in found.source
+    told = getattr(found.config, "noise_std", None)
+    assert told is None or told > 0
+    again = choose_numbers(task, problem, method, "natural", 2 * sigma_y + 0.01, options)
+    if told is not None and method not in ("wiener",):
+        assert again.config.noise_std > told  # type: ignore[attr-defined]
