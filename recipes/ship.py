@@ -17,8 +17,8 @@ from pathlib import Path
 from pnpcm.io.files import write_atomically, write_text
 from pnpcm.priors.checkpoint import load_own, read_header
 from pnpcm.priors.controlled import load_control
-from pnpcm.training.card import model_card
 from pnpcm.training.recipe import read_recipe
+from pnpcm.training.report import model_card
 
 RECIPES = Path(__file__).parent
 WEIGHTS = RECIPES.parent / "src" / "pnpcm" / "weights"

@@ -11,7 +11,7 @@ from pnpcm.baselines import BASELINES, LINEAR, Baseline
 from pnpcm.errors import UnknownNameError
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.priors.controlled import ControlledModel
-from pnpcm.tune.method import SCANS
+from pnpcm.tune.methods import SCANS
 
 EVALUATIONS = {
     # baselines.md §1 and §6; PnP-DM's 2034 belongs to none of its published settings

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.networks.blocks import GROUPS
-from pnpcm.networks.receptive import receptive_radius
 
 DEFAULT_MULT: dict[int, tuple[float, ...]] = {
     512: (0.5, 1, 1, 2, 2, 4, 4),
@@ -153,3 +152,43 @@ class UNetConfig(Config):
 def _check_positive(name: str, value: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
+
+
+if TYPE_CHECKING:
+    from pnpcm.networks.config import UNetConfig
+
+
+def receptive_radius(config: UNetConfig) -> int | None:
+    """No output depends on pixels farther away (in either axis), some do on pixels this far.
+
+    None: on all of them, through a GroupNorm or attention. The interval [low, high] of needed
+    pixels is followed from one output back to the input by the longest way, through the coarsest
+    level, once for each position of the output within the network's stride.
+    """
+    if config.norm or config.middle_attention or config.attention_factors:
+        return None
+    radius = 0
+    for position in range(config.stride):
+        low, high = _needed(position // config.patch, config)
+        low, high = config.patch * low, config.patch * high + config.patch - 1
+        radius = max(radius, position - low, high - position)
+    return radius
+
+
+def _needed(pixel: int, config: UNetConfig) -> tuple[int, int]:
+    """First and last input that the output ``pixel`` needs, both counted in patches."""
+    blocks, levels = config.num_res_blocks, len(config.channels)
+    low, high = pixel - 1, pixel + 1  # head
+    for level in range(levels):  # decoder, last block first
+        if level > 0:  # nearest neighbour ×2, then one convolution, in a residual block two
+            convs = 2 if config.resblock_updown else 1
+            low, high = (low - convs) // 2, (high + convs) // 2
+        low, high = low - 2 * (blocks + 1), high + 2 * (blocks + 1)
+    low, high = low - 4, high + 4  # middle
+    for level in reversed(range(levels)):  # encoder
+        low, high = low - 2 * blocks, high + 2 * blocks
+        if level > 0 and config.resblock_updown:  # means of 2×2, then two convolutions
+            low, high = 2 * (low - 2), 2 * (high + 2) + 1
+        elif level > 0:  # a 3×3 convolution with stride 2
+            low, high = 2 * low - 1, 2 * high + 1
+    return low - 1, high + 1  # first convolution

@@ -14,7 +14,7 @@ from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators import jpeg_codec as codec
 from pnpcm.operators.base import OperatorBase
-from pnpcm.operators.jpeg_file import read_header
+from pnpcm.operators.jpeg_codec import read_header
 from pnpcm.operators.traits import Misfit, Traits, lbfgs
 
 Chroma = Literal["smooth", "codec", "libjpeg"]

@@ -1,12 +1,10 @@
 """Problems: tasks (what a user asks for), measurements, and what a solver is given."""
 
 from pnpcm.problems.choice import TaskChoice
-from pnpcm.problems.custom import Custom
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
-from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
-from pnpcm.problems.signs import resolve_signs
+from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask, resolve_signs
 from pnpcm.problems.table import TASKS, build
-from pnpcm.problems.task import Problem, Task
+from pnpcm.problems.task import Custom, Problem, Task
 
 __all__ = [
     "TASKS",

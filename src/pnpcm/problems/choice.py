@@ -15,10 +15,9 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import Photo, read_photo
-from pnpcm.problems.custom import Custom
 from pnpcm.problems.nonlinear import Jpeg
 from pnpcm.problems.table import TASKS, build
-from pnpcm.problems.task import Task
+from pnpcm.problems.task import Custom, Task
 
 
 @dataclass(frozen=True)

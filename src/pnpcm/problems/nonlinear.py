@@ -10,9 +10,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.operators import JPEG, NonlinearBlur, OperatorBase, PhaseRetrieval
 from pnpcm.problems.task import Problem, Shape, Task
+from pnpcm.rng import randn_like
 
 # Root mean square error of quality 5 on photographs in [-1, 1] (24 dB). It falls with the square
 # root of the tables' mean: most of what a coarse table discards is small already.
@@ -126,3 +128,30 @@ class PhaseRetrievalTask(Task):
     def baseline(self, problem: Problem) -> Tensor:
         """Nothing: a grey image."""
         return torch.zeros(problem.operator.x_shape(problem.y))
+
+
+LEVEL = 0.3
+
+
+def resolve_signs(
+    operator: PhaseRetrieval, x: Tensor, reference: Tensor | None, prior: Prior
+) -> tuple[Tensor, str]:
+    """``x`` with its signs turned to fit ``reference``, or else to please the prior most."""
+    if reference is not None:
+        turned = operator.resolve_signs(x, reference.to(x), squared_distance)
+        return turned, "signs of the channels: those of the reference"
+    noise = LEVEL * randn_like(x[:1], torch.Generator().manual_seed(0))
+
+    def surprise(candidate: Tensor, _: Tensor) -> Tensor:
+        return squared_distance(prior(candidate + noise, LEVEL), candidate)
+
+    turned = operator.resolve_signs(x, x, surprise)
+    return turned, (
+        "signs of the channels: those that the prior denoises best; a guess, which may be wrong "
+        "(give a reference to be sure)"
+    )
+
+
+def squared_distance(a: Tensor, b: Tensor) -> Tensor:
+    """Mean square of the difference, one number per image."""
+    return (a - b).square().flatten(1).mean(1)

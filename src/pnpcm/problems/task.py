@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from pnpcm.core import Config, Operator
 from pnpcm.errors import UnknownNameError
 from pnpcm.linalg import power_norm
-from pnpcm.operators import OperatorBase
+from pnpcm.operators import OPERATORS, Inpainting, OperatorBase
 from pnpcm.rng import randn_like
 
 Shape = tuple[int, int, int]
@@ -131,3 +131,27 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 def _shape(y: Tensor) -> Shape:
     return (y.shape[1], y.shape[2], y.shape[3])
+
+
+@dataclass(frozen=True, eq=False)
+class Custom(Task):
+    """Any forward model; one of ours is recognised, so that its presets apply."""
+
+    name = "custom"
+    forward: Operator
+
+    @property
+    def operator_name(self) -> str:
+        rows = [name for name, row in OPERATORS.items() if type(self.forward) is row]
+        return rows[0] if rows else "custom"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(getattr(self.forward, "preset_options", {}))
+
+    def operator(self, image_shape: Shape) -> OperatorBase:
+        return cast(OperatorBase, self.forward)
+
+    def problem(self, y: Tensor) -> Problem:
+        known = self.forward.mask.to(y) if isinstance(self.forward, Inpainting) else None
+        return Problem(y, cast(OperatorBase, self.forward), known=known)

@@ -7,7 +7,7 @@ from pnpcm.solvers.cm4ir import CM4IR, CM4IRConfig
 from pnpcm.solvers.cm_iterative import CMIterative, CMIterativeConfig
 from pnpcm.solvers.config import PnPCMConfig
 from pnpcm.solvers.cosign import CoSIGN, CoSIGNConfig
-from pnpcm.solvers.data_steps import CGStep, GradientStep, ProxStep
+from pnpcm.solvers.data_steps import CGStep, GradientStep, ProjectStep, ProxStep, StripStep
 from pnpcm.solvers.ddrm import DDRM, DDRMConfig
 from pnpcm.solvers.dds import DDS, DDSConfig
 from pnpcm.solvers.diffpir import DiffPIR, DiffPIRConfig
@@ -18,8 +18,6 @@ from pnpcm.solvers.pigdm import PiGDM, PiGDMConfig
 from pnpcm.solvers.pnp_admm import PnPADMM, PnPADMMConfig
 from pnpcm.solvers.pnp_cm import PnPCM
 from pnpcm.solvers.pnp_dm import PnPDM, PnPDMConfig
-from pnpcm.solvers.project_step import ProjectStep
-from pnpcm.solvers.strip_step import StripStep
 from pnpcm.solvers.total_variation import TV, TVConfig
 from pnpcm.solvers.wiener import Wiener, WienerConfig
 from pnpcm.tables import Table

@@ -188,3 +188,19 @@ def unless_linear(operator: Operator, needs: str) -> str | None:
     if is_linear(operator):
         return None
     return f"it needs {needs}, and this operator is not linear; take PnPCM, DPS or DPnP"
+
+
+def start(run: Run, otherwise: Callable[[], Tensor]) -> Tensor:
+    """The caller's x_init, or the operator's own start (inpainting: medians), or ``otherwise``."""
+    if run.x_init is not None:
+        return run.x_init
+    if hasattr(run.operator, "x_start"):
+        x: Tensor = run.operator.x_start(run.y)
+        return x
+    return otherwise()
+
+
+def z_start(run: Run) -> Tensor | None:
+    """Where an iterative data step begins: the operator's own start, else None."""
+    offered = getattr(run.operator, "z_start", None)
+    return None if offered is None else offered(run.y, run.generators)

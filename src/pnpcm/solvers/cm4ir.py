@@ -11,10 +11,9 @@ from torch import Tensor
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import ddpm_decay
-from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, unless_linear
+from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, start, unless_linear
 from pnpcm.solvers.checks import check_number
 from pnpcm.solvers.problem import pinv
-from pnpcm.solvers.start import start
 
 
 @dataclass(frozen=True)

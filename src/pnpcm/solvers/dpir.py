@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from pnpcm.core import Config, DataStep, Operator
-from pnpcm.solvers.base import DENOISERS, Run, SolverBase
+from pnpcm.solvers.base import DENOISERS, Run, SolverBase, start, z_start
 from pnpcm.solvers.checks import check_count, check_number
 from pnpcm.solvers.config import PnPCMConfig
 from pnpcm.solvers.data_steps import ProxStep
 from pnpcm.solvers.pnp_admm import NOISE_FLOOR, check_data_step, unfit
 from pnpcm.solvers.problem import is_linear, prox
-from pnpcm.solvers.start import start, z_start
 
 
 @dataclass(frozen=True)

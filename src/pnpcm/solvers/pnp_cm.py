@@ -9,9 +9,8 @@ from torch import Tensor
 
 from pnpcm.core import Step
 from pnpcm.linalg import norm
-from pnpcm.solvers.base import Run, SolverBase
+from pnpcm.solvers.base import Run, SolverBase, start, z_start
 from pnpcm.solvers.config import PnPCMConfig
-from pnpcm.solvers.start import start, z_start
 
 
 class PnPCM(SolverBase[PnPCMConfig]):

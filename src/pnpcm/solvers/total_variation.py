@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import Config, Operator
-from pnpcm.solvers.base import Run, SolverBase, unless_linear
+from pnpcm.solvers.base import Run, SolverBase, start, unless_linear
 from pnpcm.solvers.checks import check_count, check_number
 from pnpcm.solvers.problem import prox
-from pnpcm.solvers.start import start
 
 
 @dataclass(frozen=True)

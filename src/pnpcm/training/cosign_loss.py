@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import torch
@@ -11,11 +14,10 @@ from torch import Tensor
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
-from pnpcm.operators import OPERATORS, measure
+from pnpcm.operators import OPERATORS, Inpainting, OperatorBase, measure
 from pnpcm.solvers.problem import back_projection
 from pnpcm.training.distances import DISTANCES
 from pnpcm.training.loss_face import Batch, Nets, neighbours
-from pnpcm.training.measuring import operator_for
 
 
 @dataclass(frozen=True)
@@ -75,3 +77,24 @@ class CosignLoss(Config):
 
     def target_rate(self, step: int, steps: int) -> float | None:
         return None
+
+
+def operator_for(
+    name: str, options: Mapping[str, Any], x: Tensor, generators: list[torch.Generator]
+) -> OperatorBase:
+    """The operator ``name`` for images like ``x``; inpainting draws one mask per image."""
+    channels, height, width = x.shape[1:]
+    try:
+        if OPERATORS[name] is Inpainting:
+            return Inpainting.random((height, width), generator=generators, **options)
+        return _fixed(name, json.dumps(dict(options)), (channels, height, width))
+    except TypeError as error:
+        raise ArgumentError(
+            f"operator {name!r} cannot be built for training from options {dict(options)}: {error}"
+        ) from error
+
+
+@lru_cache(maxsize=4)
+def _fixed(name: str, options: str, image_shape: tuple[int, int, int]) -> OperatorBase:
+    """Operators are stateless, and some take long to build."""
+    return OPERATORS[name](image_shape, **json.loads(options))  # type: ignore[call-arg]

@@ -12,8 +12,7 @@ from pnpcm.core import Config, Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.problems import Problem
 from pnpcm.solvers import SOLVERS
-from pnpcm.tune.method import Setting, Values
-from pnpcm.tune.methods import METHODS
+from pnpcm.tune.methods import METHODS, Setting, Values
 from pnpcm.tune.study import check_metric, judge, open_study, search, tried
 
 
