@@ -23,7 +23,7 @@ from pnpcm.errors import ArgumentError, CheckpointError, PnPCMError, UnknownName
 from pnpcm.networks import UNetConfig
 from pnpcm.networks.kair import DenoiserConfig
 from pnpcm.priors import StationaryGaussianPrior
-from pnpcm.priors.checkpoint import KINDS, config_of, load_pt, load_saved, read_header
+from pnpcm.priors.checkpoint import KINDS, config_of, load_pt, load_saved, read_header, refuse
 from pnpcm.priors.controlled import load_control
 
 SHIPPED = Path(__file__).parent / "weights"
@@ -241,7 +241,7 @@ def load_prior(
     """
     levels = {"sigma_min": sigma_min, "sigma_max": sigma_max}
     if control is not None:
-        _refuse("a ControlNet belongs to a consistency model", **levels)
+        refuse("a ControlNet belongs to a consistency model", **levels)
         prior = load_prior(name_or_path, kind=kind, network=network, c_noise=c_noise)
         return load_control(_control_file(str(name_or_path), control), prior)
     if not isinstance(name_or_path, str | Path):
@@ -257,7 +257,7 @@ def load_prior(
         )
     name, path = str(name_or_path), Path(name_or_path)
     if name in PRIOR_NAMES:
-        _refuse(f"the prior {name!r} is a formula", network=network, c_noise=c_noise, **levels)
+        refuse(f"the prior {name!r} is a formula", network=network, c_noise=c_noise, **levels)
         return StationaryGaussianPrior(kind=kind or "consistency")
     if is_name(name_or_path):
         path = find(name, kind).path
@@ -265,7 +265,7 @@ def load_prior(
         from pnpcm.interop import load_diffusers
         from pnpcm.interop.hub import own_file
 
-        _refuse("a folder says it itself", network=network, **levels)
+        refuse("a folder says it itself", network=network, **levels)
         inner = own_file(path if path.is_dir() else name)
         if inner is None:
             return load_diffusers(path if path.is_dir() else name, kind=kind, c_noise=c_noise)
@@ -294,7 +294,7 @@ def load_prior(
 
 def _from_own(path: Path, kind: str | None, c_noise: str | None, rest: dict[str, Any]) -> Prior:
     """The prior in a file of ours, which must agree with what was asked for."""
-    _refuse("our own format says it itself", **rest)
+    refuse("our own format says it itself", **rest)
     prior = load_saved(path)
     for word, asked in (("kind", kind), ("c_noise", c_noise)):
         stored = getattr(prior, word, None)
@@ -317,9 +317,9 @@ def _from_object(
 
     what = f"a {type(denoiser).__name__} is given as an object"
     if isinstance(denoiser, Prior):
-        _refuse(what, kind=kind, **rest, **levels)
+        refuse(what, kind=kind, **rest, **levels)
         return denoiser
-    _refuse(what, **rest)
+    refuse(what, **rest)
     if kind not in (None, "edm"):
         raise ArgumentError(
             f"kind is {kind!r}, but a denoiser (x, sigma) → image is of kind 'edm'; leave kind out"
@@ -388,10 +388,3 @@ def _is_hub_id(name: str) -> bool:
     parts = name.split("/")
     plain = all(part and not part.startswith((".", "~")) for part in parts)
     return len(parts) == 2 and plain and not Path(name).suffix and not Path(name).exists()
-
-
-def _refuse(why: str, **given: object) -> None:
-    """Refuse arguments that were given where they mean nothing."""
-    for name, value in given.items():
-        if value is not None:
-            raise ArgumentError(f"{name} is given, but {why}; leave {name} out")

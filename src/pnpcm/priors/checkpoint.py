@@ -63,11 +63,11 @@ def load_pt(
     path = Path(path)
     state = read_pt(path)
     config = infer_denoiser(state)
-    given = {"sigma_min": sigma_min, "sigma_max": sigma_max}
     if config is None:
-        _refuse(given, f"{path} is not a denoiser in KAIR's layout")
+        why = f"{path} is not a denoiser in KAIR's layout"
+        refuse(why, sigma_min=sigma_min, sigma_max=sigma_max)
         return _from_openai(path, state, kind, network, c_noise)
-    _refuse({"network": network, "c_noise": c_noise}, f"{path} holds a {config.architecture}")
+    refuse(f"{path} holds a {config.architecture}", network=network, c_noise=c_noise)
     if kind not in (None, "edm"):
         raise ArgumentError(
             f"kind is {kind!r}, but {path} holds a {config.architecture}, a denoiser (kind 'edm'); "
@@ -341,7 +341,8 @@ def _check_kind(kind: str) -> None:
         raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
 
 
-def _refuse(given: Mapping[str, object], why: str) -> None:
+def refuse(why: str, **given: object) -> None:
+    """Refuse arguments that were given where they mean nothing."""
     for name, value in given.items():
         if value is not None:
             raise ArgumentError(f"{name} is given, but {why}; leave {name} out")
