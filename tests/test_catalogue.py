@@ -12,11 +12,12 @@ import torch
 import yaml
 
 from golden import TINY, random_unet
-from pnpcm import ConsistencyModel, DiffusionModel, catalogue, load_prior
+from pnpcm import ConsistencyModel, DenoiserPrior, DiffusionModel, catalogue, load_prior, save_prior
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError, UnknownNameError
 from pnpcm.interop import hub
 from pnpcm.networks import UNetConfig
-from pnpcm.priors.checkpoint import NetPrior, export_openai, load_own, save_prior
+from pnpcm.networks.kair import DenoiserConfig, build_denoiser
+from pnpcm.priors.checkpoint import NetPrior, export_openai, load_own
 
 INFO = {"name": "tiny", "licence": "CC-BY-4.0", "training": [{"minutes": 3}, {"minutes": 4.5}]}
 
@@ -117,6 +118,58 @@ def test_load_prior_knows_the_names(shipped: Path, cached: Path) -> None:
         load_prior("mine", kind="consistency")
     with pytest.raises(ArgumentError, match="leave network out"):
         load_prior("natural", network={"image_size": 64})
+
+
+@pytest.mark.parametrize("c_noise", ["openai", "edm"])
+@pytest.mark.parametrize("kind", ["consistency", "edm"])
+def test_save_prior_and_load_prior_are_inverse(kind: str, c_noise: str, tmp_path: Path) -> None:
+    network = random_unet(TINY)
+    prior = (
+        ConsistencyModel(network, c_noise=c_noise, sigma_max=20.0)
+        if kind == "consistency"
+        else DiffusionModel(network, c_noise=c_noise, sigma_max=20.0)
+    )
+    path = tmp_path / "p.safetensors"
+    save_prior(prior, path, info=INFO)
+    back: Any = load_prior(path)
+    assert same(back, prior)
+    assert (back.kind, back.c_noise, back.sigma_max, back.info) == (kind, c_noise, 20.0, INFO)
+    assert same(load_prior(path, kind=kind, c_noise=c_noise), prior)
+    other = "edm" if c_noise == "openai" else "openai"
+    with pytest.raises(ArgumentError, match=f"c_noise is '{other}', but .* holds .*'{c_noise}'"):
+        load_prior(path, c_noise=other)
+    hub.export_folder(path, tmp_path / "folder")
+    from_folder: Any = load_prior(tmp_path / "folder", c_noise=c_noise)
+    assert from_folder.c_noise == c_noise
+
+
+def test_c_noise_reaches_pt_files_and_is_refused_elsewhere(shipped: Path, tmp_path: Path) -> None:
+    export_openai(edm(), tmp_path / "edm_x.pt")
+    for c_noise in ("openai", "edm"):
+        prior: Any = load_prior(tmp_path / "edm_x.pt", c_noise=c_noise)
+        assert (prior.kind, prior.c_noise) == ("edm", c_noise)
+    x = torch.zeros(1, 3, 8, 8)
+    openai, nvlabs = (load_prior(tmp_path / "edm_x.pt", c_noise=c) for c in ("openai", "edm"))
+    assert not torch.allclose(openai(x, 0.4), nvlabs(x, 0.4), atol=1e-3)
+    assert torch.equal(load_prior(tmp_path / "edm_x.pt")(x, 0.4), openai(x, 0.4))
+    with pytest.raises(ArgumentError, match=r"c_noise is 'edm', but .*leave c_noise out"):
+        load_prior("natural", c_noise="edm")
+    with pytest.raises(ArgumentError, match="leave c_noise out"):
+        load_prior("gaussian", c_noise="edm")
+    with pytest.raises(ArgumentError, match="leave sigma_max out"):
+        load_prior(tmp_path / "edm_x.pt", sigma_max=1.0)
+
+
+def test_denoisers_in_our_format_have_names(cached: Path) -> None:
+    network = build_denoiser(DenoiserConfig("dncnn", 1, (4,), 3))
+    save_prior(DenoiserPrior(network, sigma_max=0.2), cached / "plain-edm.safetensors")
+    entry = catalogue.find("plain")
+    assert (entry.kind, entry.damage, entry.image_size) == ("edm", None, None)
+    assert entry.config == network.config
+    assert entry.parameters == 1 * 4 * 9 + 4 + 4 * 4 * 9 + 4 + 4 * 1 * 9 + 1
+    prior = load_prior("plain")
+    assert isinstance(prior, DenoiserPrior)
+    assert prior.sigma_max == 0.2
 
 
 def test_a_name_wins_over_a_local_file_and_a_path_does_not_lose(

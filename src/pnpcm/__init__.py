@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from pnpcm.presets import Preset as Preset
     from pnpcm.priors import PRIORS as PRIORS
     from pnpcm.priors import ConsistencyModel as ConsistencyModel
+    from pnpcm.priors import DenoiserPrior as DenoiserPrior
     from pnpcm.priors import DiffusionModel as DiffusionModel
     from pnpcm.priors import GaussianMixturePrior as GaussianMixturePrior
     from pnpcm.priors import GaussianPrior as GaussianPrior
     from pnpcm.priors import StationaryGaussianPrior as StationaryGaussianPrior
+    from pnpcm.priors.checkpoint import save_prior as save_prior
     from pnpcm.problems import TASKS as TASKS
     from pnpcm.recon import Options as Options
     from pnpcm.recon import Restoration as Restoration
@@ -50,11 +52,13 @@ _HOMES = {
     "priors": (
         "PRIORS",
         "ConsistencyModel",
+        "DenoiserPrior",
         "DiffusionModel",
         "GaussianMixturePrior",
         "GaussianPrior",
         "StationaryGaussianPrior",
     ),
+    "priors.checkpoint": ("save_prior",),
     "problems": ("TASKS",),
     "recon": ("Options", "Restoration", "reconstruct", "restore"),
     "solvers": (

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from safetensors import SafetensorError, safe_open
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, CheckpointError, PnPCMError, UnknownNameError
 from pnpcm.networks import UNetConfig
+from pnpcm.networks.kair import DenoiserConfig
 from pnpcm.priors import StationaryGaussianPrior
-from pnpcm.priors.checkpoint import KINDS, load_openai, load_own, read_header
+from pnpcm.priors.checkpoint import KINDS, config_of, load_pt, load_saved, read_header, refuse
 from pnpcm.priors.controlled import load_control
 
 SHIPPED = Path(__file__).parent / "weights"
@@ -59,9 +60,9 @@ class Entry:
         return self.path.stat().st_size if self.path.exists() else 0
 
     @property
-    def config(self) -> UNetConfig | None:
+    def config(self) -> UNetConfig | DenoiserConfig | None:
         """Architecture of the network."""
-        return None if self.damage else UNetConfig.from_dict(self.header["network"])
+        return None if self.damage else config_of(self.header["network"])
 
     @property
     def image_size(self) -> int | None:
@@ -198,7 +199,7 @@ def read_entry(path: Path, name: str | None = None, *, shipped: bool = False) ->
         header = read_header(path)
         if header["kind"] not in KINDS:
             raise CheckpointError(f"{path} has kind {header['kind']!r}; save it again")
-        UNetConfig.from_dict(header["network"])
+        config_of(header["network"])
         info, options = dict(header["info"]), dict(header["options"])
         with safe_open(path, framework="pt") as file:
             shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
@@ -218,63 +219,119 @@ def read_entry(path: Path, name: str | None = None, *, shipped: bool = False) ->
 
 
 def load_prior(
-    name_or_path: str | Path,
+    name_or_path: str | Path | Callable[..., Any],
     *,
     kind: str | None = None,
     network: Mapping[str, Any] | UNetConfig | None = None,
+    c_noise: str | None = None,
+    sigma_min: float | None = None,
+    sigma_max: float | None = None,
     control: str | Path | None = None,
 ) -> Prior:
-    """A prior by name, from a file, from a folder, or from the Hugging Face Hub.
+    """A prior by name, from a file, a folder, the Hugging Face Hub, or a denoiser of deepinv.
 
     Names: "gaussian", and those of the catalogue (``pnpcm priors list``), where ``kind=None`` is
     the consistency model if there is one and ``kind="edm"`` its teacher. A name wins over a file
     of the same name, which is ``./name``. Folders: what ``pnpcm priors export`` or diffusers wrote.
-    ``.safetensors``: our own format, everything stored inside. ``.pt``: a guided-diffusion state
-    dict (OpenAI, the authors), whose architecture is inferred or given as ``network``, a mapping
-    with guided-diffusion's names. ``kind``: ``"consistency"``, ``"edm"`` or ``"vp"``. ``control``:
+    ``.safetensors``: our own format (``save_prior``), everything stored inside. ``.pt``, ``.pth``:
+    a guided-diffusion state dict (OpenAI, the authors), whose architecture is inferred or given as
+    ``network``, a mapping with guided-diffusion's names; or a DRUNet, FFDNet or DnCNN in KAIR's
+    layout. No file is ever executed. A denoiser object ``D(x, sigma)`` on [0, 1], such as
+    deepinv's, becomes a prior of kind "edm".
+
+    ``kind``: "consistency", "edm" or "vp". ``c_noise``: what the network of a state dict or of a
+    diffusers folder is told, "openai" (250 ln σ, the default) or "edm" (ln σ / 4, NVlabs' EDM).
+    ``sigma_min``, ``sigma_max``: the levels that a denoiser in KAIR's layout or an object was
+    trained for, on the [0, 1] scale, where they are not those of the published files. ``control``:
     a ControlNet for CoSIGN beside it, the file of ``pnpcm train cosign`` or the name of a shipped
-    one ("superres-4"). No file is ever executed.
+    one ("superres-4").
     """
+    levels = {"sigma_min": sigma_min, "sigma_max": sigma_max}
     if control is not None:
-        prior = load_prior(name_or_path, kind=kind, network=network)
+        refuse("a ControlNet belongs to a consistency model", **levels)
+        prior = load_prior(name_or_path, kind=kind, network=network, c_noise=c_noise)
         return load_control(_control_file(str(name_or_path), control), prior)
     if not isinstance(name_or_path, str | Path):
-        raise ArgumentError(
-            f"name_or_path is a {type(name_or_path).__name__}, expected a name or a path"
-        )
+        if not callable(name_or_path):
+            raise ArgumentError(
+                f"name_or_path is a {type(name_or_path).__name__}, expected a name, a path or a "
+                "denoiser (x, sigma) → image"
+            )
+        return _from_object(name_or_path, kind, {"network": network, "c_noise": c_noise}, levels)
     if not isinstance(network, Mapping | UNetConfig | None):
         raise ArgumentError(
             f"network is a {type(network).__name__}, expected a dict with guided-diffusion's names"
         )
     name, path = str(name_or_path), Path(name_or_path)
     if name in PRIOR_NAMES:
-        _refuse_network(network, f"the prior {name_or_path!r}")
+        refuse(f"the prior {name!r} is a formula", network=network, c_noise=c_noise, **levels)
         return StationaryGaussianPrior(kind=kind or "consistency")
     if is_name(name_or_path):
-        _refuse_network(network, f"the prior {name!r}")
-        return load_own(find(name, kind).path)
-    if path.is_dir() or _is_hub_id(name):
+        path = find(name, kind).path
+    elif path.is_dir() or _is_hub_id(name):
         from pnpcm.interop import load_diffusers
         from pnpcm.interop.hub import own_file
 
-        _refuse_network(network, "a folder")
+        refuse("a folder says it itself", network=network, **levels)
         inner = own_file(path if path.is_dir() else name)
         if inner is None:
-            return load_diffusers(path if path.is_dir() else name, kind=kind)
+            return load_diffusers(path if path.is_dir() else name, kind=kind, c_noise=c_noise)
         path = inner
     if not path.exists():
         if path.suffix or len(path.parts) > 1:
             raise CheckpointError(f"there is no file {path}; check the path")
         raise UnknownNameError("prior", name, (*PRIOR_NAMES, *names()))
-    if path.suffix != ".safetensors":
-        return load_openai(path, kind=kind, network=network)
-    _refuse_network(network, "our own format")
-    prior = load_own(path)
-    if kind not in (None, prior.kind):
-        raise ArgumentError(
-            f"kind is {kind!r}, but {path} holds a prior of kind {prior.kind!r}; leave kind out"
+    if path.suffix == ".pkl":
+        raise CheckpointError(
+            f"{path} is a pickle, which executes code when it is read, and pnpcm reads none; load "
+            "it with its own library and wrap the network: DiffusionModel(network, c_noise='edm') "
+            "for NVlabs' EDM, load_prior(denoiser) for a denoiser"
         )
+    if path.suffix != ".safetensors":
+        return load_pt(
+            path,
+            kind=kind,
+            network=network,
+            c_noise=c_noise,
+            sigma_min=sigma_min,
+            sigma_max=sigma_max,
+        )
+    return _from_own(path, kind, c_noise, {"network": network} | levels)
+
+
+def _from_own(path: Path, kind: str | None, c_noise: str | None, rest: dict[str, Any]) -> Prior:
+    """The prior in a file of ours, which must agree with what was asked for."""
+    refuse("our own format says it itself", **rest)
+    prior = load_saved(path)
+    for word, asked in (("kind", kind), ("c_noise", c_noise)):
+        stored = getattr(prior, word, None)
+        if asked not in (None, stored):
+            raise ArgumentError(
+                f"{word} is {asked!r}, but {path} holds a prior of {word} {stored!r}; "
+                f"leave {word} out"
+            )
     return prior
+
+
+def _from_object(
+    denoiser: Callable[..., Any],
+    kind: str | None,
+    rest: dict[str, Any],
+    levels: dict[str, float | None],
+) -> Prior:
+    """A denoiser object as a prior; one that is a prior already is returned as it is."""
+    from pnpcm.interop import from_denoiser
+
+    what = f"a {type(denoiser).__name__} is given as an object"
+    if isinstance(denoiser, Prior):
+        refuse(what, kind=kind, **rest, **levels)
+        return denoiser
+    refuse(what, **rest)
+    if kind not in (None, "edm"):
+        raise ArgumentError(
+            f"kind is {kind!r}, but a denoiser (x, sigma) → image is of kind 'edm'; leave kind out"
+        )
+    return from_denoiser(denoiser, sigma_min=levels["sigma_min"], sigma_max=levels["sigma_max"])
 
 
 def _files() -> Iterator[tuple[str, Path, bool]]:
@@ -330,10 +387,3 @@ def _is_hub_id(name: str) -> bool:
     parts = name.split("/")
     plain = all(part and not part.startswith((".", "~")) for part in parts)
     return len(parts) == 2 and plain and not Path(name).suffix and not Path(name).exists()
-
-
-def _refuse_network(network: object, what: str) -> None:
-    if network is not None:
-        raise ArgumentError(
-            f"network is given, but {what} brings its architecture itself; leave network out"
-        )

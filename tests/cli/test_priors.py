@@ -31,6 +31,7 @@ from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, CheckpointError, PnPCMError, ShapeError, UnknownNameError
 from pnpcm.evaluation import Images, draw, evaluate, fit, next_level
 from pnpcm.networks import UNet
+from pnpcm.networks.kair import DenoiserConfig, build_denoiser
 from pnpcm.priors.checkpoint import export_openai, load_own, read_header, save_prior
 from pnpcm.schedules import karras
 
@@ -405,6 +406,52 @@ def test_convert_takes_openai_files_to_ours(tmp_path: Path) -> None:
     assert torch.allclose(answer(half), answer(full), atol=1e-2)
 
 
+def test_convert_stores_what_the_network_is_told(tmp_path: Path) -> None:
+    torch.save(random_unet(TINY).state_dict(), tmp_path / "edm_x.pt")
+    found = []
+    for words, c_noise in (((), "openai"), (("--c-noise", "edm"), "edm")):
+        out = tmp_path / f"{c_noise}.safetensors"
+        run("convert", tmp_path / "edm_x.pt", out, *words)
+        assert read_header(out)["options"]["c_noise"] == c_noise
+        assert f"c_noise                {c_noise}" in run("info", out)
+        found.append(load_prior(out))
+    assert not torch.allclose(answer(found[0]), answer(found[1]), atol=1e-3)
+    edm, pt, back = (tmp_path / name for name in ("edm.safetensors", "b.pt", "c.safetensors"))
+    run("convert", edm, pt)
+    run("convert", pt, back, "--network", pt.with_suffix(".json"))
+    assert read_header(back) == read_header(edm)
+    with pytest.raises(ArgumentError, match="c_noise must be 'openai'"):
+        run("convert", tmp_path / "edm_x.pt", tmp_path / "z.safetensors", "--c-noise", "ln")
+    assert not (tmp_path / "z.safetensors").exists()
+
+
+def test_convert_takes_denoisers_of_kair_to_ours(tmp_path: Path, pictures: Path) -> None:
+    """A DnCNN whose last layer is zero returns its input."""
+    network = build_denoiser(DenoiserConfig("dncnn", 3, (4,), 3))
+    with torch.no_grad():
+        network.model[-1].weight.zero_()
+        network.model[-1].bias.zero_()
+    source, out = tmp_path / "dncnn_25.pth", tmp_path / "home" / "priors" / "dn-edm.safetensors"
+    torch.save(network.state_dict(), source)
+    assert "(edm, float32)" in run("convert", source, out, "--licence", "MIT")
+    line = next(line for line in run("list").splitlines() if " dn " in line)
+    for word in ("edm", "371", "any", "MIT", "cached"):  # 112 + 148 + 111 parameters
+        assert word in line
+    for prior in (source, "dn"):
+        text = run("evaluate", prior, "--data", pictures, "--sigma", 25, "--out", tmp_path / "o")
+        assert "25" in text
+        record = json.loads((tmp_path / "o" / "evaluate.json").read_text())["priors"][0]
+        noisy, _ = by_hand(pictures, 25.0, lambda x, level: x)
+        assert record["scores"][0]["psnr"] == pytest.approx(noisy, abs=1e-3)
+        assert record["scores"][0]["level"] == pytest.approx(25 / 255)
+    with pytest.raises(ArgumentError, match="this prior knows levels above"):
+        run("evaluate", "dn", "--data", pictures, "--sigma", 50)
+    with pytest.raises(CheckpointError, match="a denoiser without scalings"):
+        run("convert", "dn", tmp_path / "back.pt")
+    with pytest.raises(ArgumentError, match="leave c_noise out"):
+        run("convert", source, tmp_path / "y.safetensors", "--c-noise", "edm")
+
+
 def test_convert_there_and_back_gives_the_same_prior(tmp_path: Path) -> None:
     """Range, levels, patches and words do not fit into a .pt file, so they go beside it."""
     options = {"sigma_max": 20.0, "sigma_data": 0.4, "any_size": True}
@@ -446,6 +493,11 @@ def test_convert_reads_wishes_about_the_network(tmp_path: Path) -> None:
         (("junk.pt", "y.safetensors", "--network", "none.json"), "neither JSON"),
         (("junk.pt", "y.safetensors", "--network", "list.json"), "expected an object"),
         (("natural", "y.safetensors", "--network", "{}"), "leave network out"),
+        (("natural", "y.safetensors", "--c-noise", "edm"), "leave c_noise out"),
+        (
+            ("junk.pt", "y.safetensors", "--network", '{"network": {}}', "--c-noise", "edm"),
+            "describes the whole prior; leave c_noise out",
+        ),
         (("natural", "y.safetensors", "--kind", "vp"), "comes as consistency, edm"),
         (("gaussian", "y.safetensors"), "without a file"),
     ],

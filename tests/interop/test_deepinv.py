@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -15,8 +16,10 @@ from pnpcm import (
     GradientStep,
     PnPCM,
     check_operator,
+    load_prior,
     measure,
 )
+from pnpcm.errors import ArgumentError
 from pnpcm.interop import as_denoiser, as_reconstructor, from_denoiser
 from pnpcm.operators import Inpainting
 
@@ -172,6 +175,68 @@ def test_denoisers_become_priors_and_priors_denoisers() -> None:
     direct = PnPCM(gaussian, config)(y, operator).x
     around = PnPCM(prior, config)(y, operator).x
     assert torch.allclose(direct, around, atol=1e-5)
+
+
+class ShrinkingDenoiser(nn.Module):
+    """deepinv's older signature: the level fills a map, so it must be one number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.tensor(0.5))
+        self.told: list[float] = []
+
+    def forward(self, x: Tensor, sigma: float) -> Tensor:
+        self.told.append(sigma)
+        level = torch.empty(len(x), 1, *x.shape[2:]).fill_(sigma)
+        return self.gain * x / (1 + level)
+
+
+def test_load_prior_takes_a_denoiser_object() -> None:
+    denoiser = ShrinkingDenoiser()
+    prior: Any = load_prior(denoiser, sigma_max=0.2)  # type: ignore[arg-type]
+    assert (prior.kind, prior.value_range, prior.nfe_per_call) == ("edm", (0.0, 1.0), 1)
+    assert (prior.sigma_min, prior.sigma_max) == (0.001, 0.2)
+    x = picture()
+    assert torch.allclose(prior(x, 0.1), x / 2 / 1.1)
+    both = prior(torch.cat([x, x]), torch.tensor([0.1, 0.05]))  # one number at a time
+    assert torch.allclose(both, torch.cat([x / 2 / 1.1, x / 2 / 1.05]))
+    assert denoiser.told == pytest.approx([0.1, 0.1, 0.05])
+    with pytest.warns(UserWarning, match=r"sigma is 0\.5.*trained for 0\.001 to 0\.2"):
+        assert torch.allclose(prior(x, 0.5), x / 2 / 1.2)
+    assert prior(x.double(), 0.1).dtype == torch.float64  # though its weights are float32
+    assert prior.to("cpu").network.denoiser is denoiser
+    assert denoiser.gain.requires_grad  # the object itself is left as it is
+    open_end: Any = load_prior(lambda x, sigma: x)
+    assert open_end.sigma_max == 50.0  # nothing is known about it
+
+
+def test_deepinvs_drunet_tells_its_levels_by_its_weights() -> None:
+    from pnpcm.networks.kair import DenoiserConfig, build_denoiser
+
+    network = build_denoiser(DenoiserConfig("drunet", 1, (2, 2, 2, 2), 1))
+    assert from_denoiser(network).sigma_max == pytest.approx(50 / 255)  # type: ignore[arg-type]
+    wide = from_denoiser(network, value_range=(-1, 1))  # type: ignore[arg-type]
+    assert wide.sigma_max == pytest.approx(100 / 255)
+
+
+def test_load_prior_refuses_what_an_object_does_not_take() -> None:
+    def denoiser(x: Tensor, sigma: float) -> Tensor:
+        return x
+
+    for options, message in (
+        ({"kind": "vp"}, "of kind 'edm'; leave kind out"),
+        ({"c_noise": "edm"}, "leave c_noise out"),
+        ({"network": {}}, "leave network out"),
+        ({"sigma_min": 0.2, "sigma_max": 0.1}, "0 ≤ sigma_min < sigma_max"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            load_prior(denoiser, **options)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="is a int, expected a name, a path or a denoiser"):
+        load_prior(3)  # type: ignore[arg-type]
+    prior = ConsistencyModel(Tanh())
+    assert load_prior(prior) is prior  # it is one already
+    with pytest.raises(ArgumentError, match="leave sigma_max out"):
+        load_prior(prior, sigma_max=2.0)
 
 
 def test_solver_as_reconstructor() -> None:

@@ -165,6 +165,44 @@ def test_ddpm_pipelines_are_vp_if_their_table_is_ours(folder: Path) -> None:
         load_diffusers(pipeline)
 
 
+def told_by(prior: ConsistencyModel | DiffusionModel, sigma: float) -> float:
+    """The timestep that the network inside receives."""
+    told = []
+    unet = prior.network.unet
+    handle = unet.register_forward_pre_hook(lambda module, inputs: told.append(inputs[1]))
+    prior(inputs(SMALL)[0], sigma)
+    handle.remove()
+    return float(told[0][0])
+
+
+def test_an_edm_scheduler_says_what_its_network_is_told(folder: Path) -> None:
+    """c_noise = ln σ / 4, as diffusers' own scheduler computes it."""
+    scheduler = diffusers.EDMEulerScheduler(sigma_data=0.4, sigma_min=0.01, sigma_max=50.0)
+    said = {**scheduler.config, "_class_name": "EDMEulerScheduler"}
+    pipeline = as_pipeline(folder, "DDPMPipeline", **said)
+    prior = load_diffusers(pipeline)
+    assert (prior.kind, prior.c_noise) == ("edm", "edm")
+    assert (prior.sigma_data, prior.sigma_min, prior.sigma_max) == (0.4, 0.01, 50.0)
+    expected = float(scheduler.precondition_noise(torch.tensor(0.3)))
+    assert told_by(prior, 0.3) == pytest.approx(expected, rel=1e-6)
+    assert expected == pytest.approx(-0.30099320)  # ln 0.3 = −1.2039728
+    given = load_diffusers(pipeline, c_noise="openai")
+    assert told_by(given, 0.3) == pytest.approx(-300.99320, rel=1e-6)
+    config = pipeline / "scheduler" / "scheduler_config.json"
+    config.write_text(json.dumps({"_class_name": "EDMEulerScheduler", "prediction_type": "sample"}))
+    with pytest.raises(CheckpointError, match="prediction_type = sample"):
+        load_diffusers(pipeline)
+
+
+def test_other_networks_are_told_openais_number_unless_given(folder: Path) -> None:
+    for kind in ("consistency", "edm"):
+        assert told_by(load_diffusers(folder, kind=kind), 0.3) == pytest.approx(-300.9932, rel=1e-6)
+        edm = load_diffusers(folder, kind=kind, c_noise="edm")
+        assert told_by(edm, 0.3) == pytest.approx(-0.3009932, rel=1e-6)
+    with pytest.raises(ArgumentError, match="leave c_noise out"):
+        load_diffusers(folder, kind="vp", c_noise="edm")
+
+
 def test_unknown_pipelines_ask_for_the_kind(folder: Path) -> None:
     pipeline = as_pipeline(folder, "StrangePipeline")
     with pytest.raises(ArgumentError, match="is a StrangePipeline"):

@@ -23,6 +23,7 @@ from pnpcm.priors.checkpoint import (
     infer_config,
     load_openai,
     load_own,
+    load_pt,
     read_header,
     save_prior,
 )
@@ -234,6 +235,43 @@ def test_export_returns_to_the_same_network(name: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["out.pt"]
 
 
+@pytest.mark.parametrize(("c_noise", "factor"), [(None, 250.0), ("openai", 250.0), ("edm", 0.25)])
+@pytest.mark.parametrize("kind", ["consistency", "edm"])
+def test_what_a_pt_network_is_told_can_be_given(
+    kind: str, c_noise: str | None, factor: float, pt: Path
+) -> None:
+    """The bare network, called as the convention says at σ = ½, and the scalings by hand."""
+    prior = load_openai(pt, network=HEADS, kind=kind, c_noise=c_noise)
+    x = image().double()
+    told = torch.full((2,), factor * math.log(0.5))
+    low = 0.002 if kind == "consistency" else 0.0
+    c_skip, c_out = 0.25 / ((0.5 - low) ** 2 + 0.25), 0.5 * (0.5 - low) / math.sqrt(0.5)
+    with torch.no_grad():
+        inner = prior.network((x / math.sqrt(0.5)).float(), told).double()
+        torch.testing.assert_close(prior(x, 0.5), c_skip * x + c_out * inner, rtol=0, atol=1e-5)
+
+
+def test_conventions_that_are_none_are_refused(pt: Path) -> None:
+    with pytest.raises(ArgumentError, match="c_noise must be 'openai'"):
+        load_openai(pt, network=HEADS, c_noise="nvlabs")
+    with pytest.raises(ArgumentError, match="kind 'vp' are told an index; leave c_noise out"):
+        load_openai(pt, network=HEADS, kind="vp", c_noise="edm")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("model.map_layer0.weight", "model.map_layer1.weight", "model.enc.64x64_conv.weight"),
+        ("map_layer0.weight", "enc.32x32_block0.conv0.weight", "dec.8x8_in0.norm0.weight"),
+    ],
+)
+def test_networks_of_nvlabs_are_recognised(names: tuple[str, ...], tmp_path: Path) -> None:
+    torch.save({name: torch.zeros(2, 2) for name in names}, tmp_path / "edm_ffhq.pt")
+    for loader in (load_openai, load_pt):
+        with pytest.raises(CheckpointError, match=r"NVlabs' EDM \(.*c_noise='edm'"):
+            loader(tmp_path / "edm_ffhq.pt")
+
+
 # --- our own files ------------------------------------------------------------------------------
 
 
@@ -258,6 +296,7 @@ def test_saved_priors_come_back_equal(kind: str, config: UNetConfig, tmp_path: P
         "sigma_max": 70.1,
         "value_range": (0.0, 1.0),
         "any_size": True,
+        "c_noise": None if kind == "vp" else "edm",
     }
     # channels-last, as loading lays it out: then outputs are equal to the last bit
     network = random_unet(config).to(memory_format=torch.channels_last)
@@ -280,6 +319,21 @@ def test_saved_priors_come_back_equal(kind: str, config: UNetConfig, tmp_path: P
     x = image(config.in_channels, size=15)
     assert torch.equal(back(x, 0.5), prior(x, 0.5))
     assert back(x, 0.5).is_contiguous()
+
+
+def test_files_from_before_conventions_were_stored_are_openais(tmp_path: Path) -> None:
+    path = tmp_path / "p.safetensors"
+    save_prior(DiffusionModel(random_unet(SMALL), c_noise="edm"), path)
+    header, weights = read_header(path), load_file(path)
+    assert header["options"]["c_noise"] == "edm"
+    assert load_own(path).c_noise == "edm"
+    del header["options"]["c_noise"]
+    save_file(weights, path, metadata={"pnpcm": json.dumps(header)})
+    assert load_own(path).c_noise == "openai"
+    header["options"]["c_noise"] = "karras"
+    save_file(weights, path, metadata={"pnpcm": json.dumps(header)})
+    with pytest.raises(CheckpointError, match=r"unusable options \(c_noise must be"):
+        load_own(path)
 
 
 def test_a_loaded_prior_can_be_saved_over_its_own_file(tmp_path: Path) -> None:

@@ -56,6 +56,15 @@ def test_a_new_one_is_its_prior_bit_for_bit() -> None:
         assert torch.equal(model(x, sigma), prior(x, sigma))
 
 
+def test_its_network_is_told_what_that_of_its_prior_is_told() -> None:
+    openai = plain()
+    edm = ConsistencyModel(openai.network, c_noise="edm")
+    model = ControlledModel(edm, ControlNet.beside(edm.network))  # type: ignore[arg-type]
+    x, hint = images()
+    assert torch.equal(model(x, 2.0, hint=hint), edm(x, 2.0))
+    assert not torch.allclose(edm(x, 2.0), openai(x, 2.0), atol=1e-3)
+
+
 def test_scalings_are_those_of_the_consistency_function() -> None:
     """f = c_skip x + c_out F(c_in x, 250 ln σ, c_in h), written out at σ = 2."""
     model = controlled()

@@ -1,10 +1,14 @@
 """The table of reference.md §2."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import Tensor
 
 from golden import gen
 from pnpcm import ConsistencyModel, DiffusionModel
+from pnpcm.errors import ArgumentError
 from pnpcm.priors.precond import consistency_scalings, edm_scalings
 
 ROWS = [
@@ -33,6 +37,63 @@ def test_edm_scalings_are_those_of_karras() -> None:
     assert torch.allclose(c.c_out, 0.5 * sigma / (sigma**2 + 0.25).sqrt())
     assert torch.allclose(c.c_in, (sigma**2 + 0.25) ** -0.5)
     assert torch.allclose(c.c_noise, 250 * sigma.log())
+
+
+class Recorder:
+    """F(x, c_noise) = c_noise everywhere; remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+
+    def __call__(self, x: Tensor, c_noise: Tensor) -> Tensor:
+        self.told += c_noise.tolist()
+        return c_noise.to(x.dtype)[:, None, None, None].expand_as(x)
+
+
+# ln 0.002 = −6.2146081, ln 0.5 = −0.69314718, ln 80 = 4.3820266
+TOLD = {
+    "openai": [-1553.65202, -173.28680, 1095.50666],
+    "edm": [-1.55365202, -0.17328680, 1.09550666],
+}
+PRIORS: dict[str, Callable[..., ConsistencyModel | DiffusionModel]] = {
+    "consistency": ConsistencyModel,
+    "edm": DiffusionModel,
+}
+
+
+@pytest.mark.parametrize("kind", PRIORS)
+@pytest.mark.parametrize("c_noise", TOLD)
+def test_each_convention_tells_the_network_its_number(c_noise: str, kind: str) -> None:
+    network = Recorder()
+    prior = PRIORS[kind](network, c_noise=c_noise)
+    assert prior.c_noise == c_noise
+    x = torch.ones((3, 1, 2, 2), dtype=torch.float64)
+    prior(x, torch.tensor([0.002, 0.5, 80.0], dtype=torch.float64))
+    assert network.told == pytest.approx(TOLD[c_noise], rel=1e-7)
+    assert PRIORS[kind](network).c_noise == "openai"
+    with pytest.raises(ArgumentError, match=r"'openai' \(250 ln σ\) or 'edm' .*got 'karras'"):
+        PRIORS[kind](network, c_noise="karras")
+
+
+def test_an_edm_network_of_nvlabs_as_a_denoiser() -> None:
+    """At σ = σ_data = ½: c_skip = ½, c_out = 1/√8; D = ½ x + c_noise/√8."""
+    x = torch.full((1, 1, 2, 2), 0.6, dtype=torch.float64)
+    for c_noise, expected in (("edm", 0.2387338660), ("openai", -60.9661340)):
+        out = DiffusionModel(Recorder(), c_noise=c_noise)(x, 0.5)
+        assert out.flatten().tolist() == pytest.approx([expected] * 4, rel=1e-8)
+
+
+def test_a_separate_level_for_the_network_follows_the_convention() -> None:
+    network = Recorder()
+    ConsistencyModel(network, c_noise="edm")(torch.zeros(1, 1, 2, 2), 0.5, time_sigma=80.0)
+    assert network.told == pytest.approx([1.09550666], rel=1e-6)
+
+
+def test_vp_networks_are_told_an_index_and_take_no_convention() -> None:
+    network = Recorder()
+    assert DiffusionModel(network, kind="vp").c_noise is None
+    with pytest.raises(ArgumentError, match="told its index in the DDPM table; leave c_noise out"):
+        DiffusionModel(network, kind="vp", c_noise="openai")
 
 
 def test_a_zero_network_leaves_the_skip_path() -> None:

@@ -1,57 +1,72 @@
 """To and from deepinv, which is never imported: its objects are met by their methods.
 
 A deepinv ``LinearPhysics`` needs nothing: ``PnPCM(prior, config)(y, physics, value_range=(0, 1))``
-takes it as it is (a nonlinear one needs ``data_step=GradientStep(…)`` and ``x_init``). What is
-here dresses denoisers as priors, priors as denoisers, and solvers as reconstructors.
+takes it as it is (a nonlinear one needs ``data_step=GradientStep(…)`` and ``x_init``). This module
+turns denoisers into priors, priors into denoisers, and solvers into reconstructors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 
 from pnpcm.core import Generators, Operator, Prior, Solver, ValueRange
 from pnpcm.counted import CountedPrior
 from pnpcm.errors import ArgumentError
+from pnpcm.priors.denoiser import GREY_LEVELS, LEAST_SIGMA, TRAINED_TO, DenoiserPrior
 
-Denoiser = Callable[[Tensor, float | Tensor], Tensor]
+Denoiser = Callable[[Tensor, float], Tensor]
+NO_LIMIT = 50.0
+"""Highest level of a denoiser that nothing is known about, in units of its range."""
 
 
-class DenoiserPrior:
-    """A denoiser ``(x, sigma)`` with the ranges that a prior needs."""
+class _DenoiserNetwork(nn.Module):
+    """``network(x, sigma)`` of a denoiser that takes its level as one number."""
 
-    nfe_per_call = 1
-    kind = "edm"
-
-    def __init__(
-        self, denoiser: Denoiser, value_range: ValueRange, sigma_min: float, sigma_max: float
-    ) -> None:
+    def __init__(self, denoiser: Denoiser) -> None:
+        super().__init__()
         self.denoiser = denoiser
-        self.value_range = value_range
-        self.sigma_min, self.sigma_max = sigma_min, sigma_max
 
-    def __call__(self, x: Tensor, sigma: float | Tensor) -> Tensor:
-        return self.denoiser(x, sigma)
+    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
+        numbers = sigma.tolist()
+        if len(set(numbers)) == 1:
+            return self.denoiser(x, numbers[0])
+        return torch.cat([self.denoiser(x[i : i + 1], s) for i, s in enumerate(numbers)])
 
 
 def from_denoiser(
     denoiser: Denoiser,
     *,
     value_range: ValueRange = (0.0, 1.0),
-    sigma_min: float = 1e-3,
-    sigma_max: float = 50.0,
+    sigma_min: float | None = None,
+    sigma_max: float | None = None,
 ) -> DenoiserPrior:
     """A prior from any ``denoiser(x, sigma)``, such as deepinv's, which work on [0, 1] images.
 
     ``sigma_min`` and ``sigma_max``: the levels it was trained for, in units of ``value_range``;
-    solvers clamp into them.
+    solvers clamp into them, and so does the prior, with a warning. None: 0 (as 0.001) and, since a
+    denoiser does not tell, no upper limit (50); a module with the weights of DRUNet, such as
+    deepinv's, has 50/255. The level reaches the denoiser as a Python number, and images of a
+    batch with different levels one at a time, which every denoiser of deepinv understands.
     """
     if not callable(denoiser):
         raise ArgumentError(f"denoiser must be callable, got {type(denoiser).__name__}")
-    if not 0 <= sigma_min < sigma_max:
-        raise ArgumentError(f"expected 0 ≤ sigma_min < sigma_max, got {sigma_min}, {sigma_max}")
-    return DenoiserPrior(denoiser, value_range, sigma_min, sigma_max)
+    low = LEAST_SIGMA if sigma_min is None else sigma_min
+    high = _trained_to(denoiser, value_range) if sigma_max is None else sigma_max
+    if not 0 <= low < high:
+        raise ArgumentError(f"expected 0 ≤ sigma_min < sigma_max, got {low}, {high}")
+    return DenoiserPrior(
+        _DenoiserNetwork(denoiser), sigma_min=low, sigma_max=high, value_range=value_range
+    )
+
+
+def _trained_to(denoiser: Denoiser, value_range: ValueRange) -> float:
+    weights = denoiser.state_dict() if isinstance(denoiser, nn.Module) else {}
+    if not {"m_head.weight", "m_body.0.res.0.weight", "m_tail.weight"} <= weights.keys():
+        return NO_LIMIT
+    return TRAINED_TO["drunet"] / GREY_LEVELS * (value_range[1] - value_range[0])
 
 
 class _PriorDenoiser(nn.Module):

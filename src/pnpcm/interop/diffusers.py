@@ -74,11 +74,13 @@ class DiffusersNetwork(nn.Module):
 
 
 def load_diffusers(
-    folder_or_hub_id: str | Path, *, kind: str | None = None
+    folder_or_hub_id: str | Path, *, kind: str | None = None, c_noise: str | None = None
 ) -> ConsistencyModel | DiffusionModel:
     """The prior in a diffusers ``UNet2DModel`` or pipeline folder, or on the Hugging Face Hub.
 
-    ``kind=None``: what the pipeline's class says, and "consistency" for a bare network.
+    ``kind=None``: what the pipeline's class or an EDM scheduler says, and "consistency" for a bare
+    network. ``c_noise=None``: "edm" (ln σ / 4) beside an EDM scheduler, whose σ_data and levels
+    are taken over, else "openai" (250 ln σ), as diffusers' consistency models have it.
     """
     try:
         from diffusers import UNet2DModel
@@ -87,11 +89,16 @@ def load_diffusers(
             'load_diffusers needs diffusers; run pip install "pnpcm[hf]"'
         ) from error
     folder = _local_folder(folder_or_hub_id)
-    kind = kind or _kind_of(folder)
+    scheduler = folder / "scheduler" / "scheduler_config.json"
+    told = _edm_options(scheduler)
+    kind = kind or ("edm" if told else _kind_of(folder))
     if kind not in ("consistency", "edm", "vp"):
         raise ArgumentError(f"kind must be 'consistency', 'edm' or 'vp', got {kind!r}")
+    options: dict[str, Any] = told if kind == "edm" else {}
+    if c_noise is not None:
+        options = options | {"c_noise": c_noise}
     if kind == "vp":
-        _check_table(folder / "scheduler" / "scheduler_config.json")
+        _check_table(scheduler)
     inner = folder / "unet" if (folder / "unet" / "config.json").is_file() else folder
     declared = _read_json(inner / "config.json").get("_class_name", "UNet2DModel")
     if declared != "UNet2DModel":
@@ -108,7 +115,9 @@ def load_diffusers(
         ) from error
     network = DiffusersNetwork(unet.to(memory_format=torch.channels_last))
     prior = (
-        ConsistencyModel(network) if kind == "consistency" else DiffusionModel(network, kind=kind)
+        ConsistencyModel(network, **options)
+        if kind == "consistency"
+        else DiffusionModel(network, kind=kind, **options)
     )
     return prior.eval().requires_grad_(False)
 
@@ -230,6 +239,21 @@ def _kind_of(folder: Path) -> str:
             f"{', '.join(PIPELINE_KINDS)}; give kind='consistency', 'edm' or 'vp'"
         )
     return PIPELINE_KINDS[pipeline]
+
+
+def _edm_options(path: Path) -> dict[str, Any]:
+    """What an EDM scheduler says about its network; nothing if ``path`` is none."""
+    said = _read_json(path) if path.is_file() else {}
+    if not str(said.get("_class_name", "")).startswith("EDM"):
+        return {}
+    prediction = said.get("prediction_type", "epsilon")
+    if prediction != "epsilon":
+        raise CheckpointError(
+            f"{path} has prediction_type = {prediction}, pnpcm's edm priors are trained with "
+            "epsilon; no such network can be used yet"
+        )
+    names = ("sigma_data", "sigma_min", "sigma_max")
+    return {"c_noise": "edm"} | {name: said[name] for name in names if name in said}
 
 
 def _check_table(path: Path) -> None:

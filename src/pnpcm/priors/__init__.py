@@ -4,6 +4,7 @@ from typing import Any
 
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.controlled import ControlledModel
+from pnpcm.priors.denoiser import DenoiserPrior
 from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.gaussian import GaussianPrior, StationaryGaussianPrior
 from pnpcm.priors.grey import GreyPrior
@@ -16,6 +17,7 @@ PRIORS: Table[type[Any]] = Table(
     {
         "consistency": ConsistencyModel,
         "controlled": ControlledModel,
+        "denoiser": DenoiserPrior,
         "diffusion": DiffusionModel,
         "gaussian": GaussianPrior,
         "gaussian-stationary": StationaryGaussianPrior,
@@ -28,6 +30,7 @@ __all__ = [
     "PRIORS",
     "ConsistencyModel",
     "ControlledModel",
+    "DenoiserPrior",
     "DiffusionModel",
     "GaussianMixturePrior",
     "GaussianPrior",

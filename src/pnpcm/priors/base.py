@@ -44,11 +44,12 @@ def _level_dtype(x: Tensor) -> torch.dtype:
 
 
 class NetworkPrior(nn.Module):
-    """A bare network F(x, c_noise) with the manners of a prior.
+    """A bare network F(x, c_noise) with the interface of a prior.
 
-    Pads images to the network's stride (reflecting where the image is large enough, replicating
-    otherwise) and crops again; casts float64 problems to the network's own dtype and back. A
-    network that names its ``in_channels`` or ``image_size`` is given nothing else.
+    Pads images to the network's stride (by reflection where the image is large enough and the
+    network's ``padding`` is not "replicate", else by replication) and crops again; casts float64
+    problems to the network's own dtype and back. A network that names its ``in_channels`` or
+    ``image_size`` is given nothing else.
     """
 
     nfe_per_call = 1
@@ -86,8 +87,9 @@ class NetworkPrior(nn.Module):
         stride = getattr(self.network, "stride", 1)
         stride = stride if isinstance(stride, int) else 1
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
+        padding = padding_of(self.network)
         padded, *beside = (
-            pad_to_multiple(image, stride).to(dtype, memory_format=self._layout())
+            pad_to_multiple(image, stride, padding).to(dtype, memory_format=self._layout())
             for image in (x, *images.values())
         )
         level = c_noise.float() if dtype != torch.float64 else c_noise  # half would round it
@@ -128,12 +130,18 @@ class NetworkPrior(nn.Module):
             )
 
 
-def pad_to_multiple(x: Tensor, stride: int) -> Tensor:
+def padding_of(network: object) -> str:
+    """How images for ``network`` are padded: "replicate" if it says so, else "reflect"."""
+    padding = getattr(network, "padding", None)
+    return padding if padding == "replicate" else "reflect"
+
+
+def pad_to_multiple(x: Tensor, stride: int, padding: str = "reflect") -> Tensor:
     """Grow the right and lower sides to multiples of ``stride``."""
     height, width = x.shape[-2:]
     bottom = math.ceil(height / stride) * stride - height
     right = math.ceil(width / stride) * stride - width
     if bottom == right == 0:
         return x
-    mode = "reflect" if bottom < height and right < width else "replicate"
-    return F.pad(x, (0, right, 0, bottom), mode=mode)
+    fits = bottom < height and right < width  # else there is nothing to reflect
+    return F.pad(x, (0, right, 0, bottom), mode=padding if fits else "replicate")

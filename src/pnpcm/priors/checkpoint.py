@@ -1,13 +1,14 @@
 """Priors from files and to files. Reading never executes what a file contains.
 
-Two formats: the ``.pt`` state dicts of guided-diffusion, OpenAI's consistency models and the
-PnP-CM authors; and our own, one ``.safetensors`` file that knows its architecture, its noise
-levels and its range.
+Three formats: the ``.pt`` state dicts of guided-diffusion, OpenAI's consistency models and the
+PnP-CM authors; the ``.pth`` state dicts of KAIR's denoisers; and our own, one ``.safetensors`` file
+that knows its architecture, its noise levels, its range and what its network is told (c_noise).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,23 +22,58 @@ from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.io.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.infer import infer_config
+from pnpcm.networks.kair import Denoiser, DenoiserConfig, infer_denoiser
 from pnpcm.priors.consistency import ConsistencyModel
+from pnpcm.priors.denoiser import DenoiserPrior, build_denoiser_prior, denoiser_from_state
 from pnpcm.priors.diffusion import DiffusionModel
-from pnpcm.priors.files import check_foreign, read_pt
+from pnpcm.priors.files import StateDict, check_foreign, fill, read_pt
+from pnpcm.priors.precond import check_c_noise
 
 __all__ = [
     "infer_config",
+    "load_pt",
     "load_openai",
     "export_openai",
     "save_prior",
     "read_header",
+    "load_saved",
     "load_own",
 ]
 
 KINDS = ("consistency", "edm", "vp")
 FORMAT = 1
-StateDict = Mapping[str, Tensor]
 NetPrior = ConsistencyModel | DiffusionModel
+FilePrior = NetPrior | DenoiserPrior
+
+
+def load_pt(
+    path: str | Path,
+    *,
+    kind: str | None = None,
+    network: UNetConfig | Mapping[str, Any] | None = None,
+    c_noise: str | None = None,
+    sigma_min: float | None = None,
+    sigma_max: float | None = None,
+) -> FilePrior:
+    """The prior in a state dict of another library, whose layout is told by its names.
+
+    Guided-diffusion's: see :func:`load_openai`; KAIR's: see :func:`denoiser_from_state`. What only
+    the other layout takes is refused.
+    """
+    path = Path(path)
+    state = read_pt(path)
+    config = infer_denoiser(state)
+    if config is None:
+        why = f"{path} is not a denoiser in KAIR's layout"
+        refuse(why, sigma_min=sigma_min, sigma_max=sigma_max)
+        return _from_openai(path, state, kind, network, c_noise)
+    refuse(f"{path} holds a {config.architecture}", network=network, c_noise=c_noise)
+    if kind not in (None, "edm"):
+        raise ArgumentError(
+            f"kind is {kind!r}, but {path} holds a {config.architecture}, a denoiser (kind 'edm'); "
+            "leave kind out"
+        )
+    return denoiser_from_state(path, state, config, sigma_min, sigma_max)
 
 
 # --- guided-diffusion's format ------------------------------------------------------------------
@@ -48,16 +84,36 @@ def load_openai(
     *,
     kind: str | None = None,
     network: UNetConfig | Mapping[str, Any] | None = None,
+    c_noise: str | None = None,
 ) -> NetPrior:
     """The prior in a ``.pt`` file of OpenAI or of the PnP-CM authors, for images in [-1, 1].
 
     ``kind=None``: "edm" if the file name begins with ``edm_``, else "consistency". ``network``:
     a configuration, or a dict of the fields that :func:`infer_config` should not guess.
+    ``c_noise=None``: "openai", what all of these files were trained with; "edm" for a network of
+    this architecture that was trained with NVlabs' convention, see ``precond``.
     """
     path = Path(path)
+    return _from_openai(path, read_pt(path), kind, network, c_noise)
+
+
+def _from_openai(
+    path: Path,
+    state: StateDict,
+    kind: str | None,
+    network: UNetConfig | Mapping[str, Any] | None,
+    c_noise: str | None,
+) -> NetPrior:
     kind = kind or ("edm" if path.name.startswith("edm_") else "consistency")
     _check_kind(kind)
-    state = read_pt(path)
+    if c_noise is not None:
+        check_c_noise(c_noise)
+        if kind == "vp":
+            raise ArgumentError(
+                f"c_noise is {c_noise!r}, but networks of kind 'vp' are told an index; leave "
+                "c_noise out"
+            )
+    _refuse_nvlabs(path, state)
     if isinstance(network, UNetConfig):
         config = network
     else:
@@ -68,7 +124,20 @@ def load_openai(
             fields["attention_ds"] = None
         config = UNetConfig.from_dict(fields)
     move = "the architecture is inferred if network=None" if network else "is the file complete?"
-    return _build(path, kind, config, {name: _as_2d(name, t) for name, t in state.items()}, move)
+    options = {} if c_noise is None else {"c_noise": c_noise}
+    state = {name: _as_2d(name, t) for name, t in state.items()}
+    return _build(path, kind, config, state, move, options)
+
+
+def _refuse_nvlabs(path: Path, state: StateDict) -> None:
+    """NVlabs' EDM networks have another architecture, and another ``c_noise``."""
+    theirs = [name for name in state if re.search(r"(^|\.)(map_layer0\.|enc\.\d+x\d+_)", name)]
+    if theirs:
+        raise CheckpointError(
+            f"{path} holds a network of NVlabs' EDM ({theirs[0]}), whose architecture pnpcm does "
+            "not have; build it with NVlabs' code and wrap it: DiffusionModel(lambda x, c: "
+            "net.model(x, c, None), c_noise='edm')"
+        )
 
 
 def _split(value: Any) -> Any:
@@ -100,7 +169,7 @@ def _is_attention(name: str) -> bool:
 
 
 def save_prior(
-    prior: NetPrior,
+    prior: FilePrior,
     path: str | Path,
     *,
     info: Mapping[str, Any] | None = None,
@@ -108,20 +177,28 @@ def save_prior(
 ) -> None:
     """Write weights and configuration as one ``.safetensors`` file, all of it or nothing.
 
-    ``info`` is free-form JSON (a model card, an intensity convention); None keeps what the prior
-    was loaded with. ``dtype=torch.float16`` halves the file; it is read back as float32.
+    ``prior``: a consistency model, a diffusion model (with its ``c_noise``) or a denoiser around
+    one of our networks; ``load_prior(path)`` gives it back. ``info`` is free-form JSON (a model
+    card, an intensity convention); None keeps what the prior was loaded with.
+    ``dtype=torch.float16`` halves the file; it is read back as float32.
     """
-    network = _unet(prior)
+    network: UNet | Denoiser
+    options: tuple[str, ...]
+    if isinstance(prior, DenoiserPrior) and isinstance(prior.network, Denoiser):
+        network, options = prior.network, _DENOISER_OPTIONS
+    else:
+        network, options = _unet(prior), _OPTIONS
     header = {
         "kind": prior.kind,
         "network": network.config.to_dict(),
-        "options": {name: getattr(prior, name) for name in _OPTIONS},
+        "options": {name: getattr(prior, name) for name in options},
         "info": dict(getattr(prior, "info", {}) if info is None else info),
     }
     write_own(network, path, header, dtype)
 
 
-_OPTIONS = ("sigma_data", "sigma_min", "sigma_max", "value_range", "any_size")
+_DENOISER_OPTIONS = ("sigma_min", "sigma_max", "value_range")
+_OPTIONS = ("sigma_data", *_DENOISER_OPTIONS, "any_size", "c_noise")
 
 
 def write_own(
@@ -177,6 +254,17 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 
 def load_own(path: str | Path) -> NetPrior:
+    """Like :func:`load_saved`, for consistency and diffusion models only."""
+    prior = load_saved(path)
+    if isinstance(prior, DenoiserPrior):
+        raise CheckpointError(
+            f"{path} holds a {type(prior.network).__name__}, a denoiser without scalings; expected "
+            "a consistency or diffusion model around a U-Net"
+        )
+    return prior
+
+
+def load_saved(path: str | Path) -> FilePrior:
     """The prior that :func:`save_prior` wrote, in float32; its ``info`` is ``prior.info``."""
     path = Path(path)
     header = read_header(path)
@@ -187,15 +275,28 @@ def load_own(path: str | Path) -> NetPrior:
         )
     try:
         kind, options, info = header["kind"], dict(header["options"]), dict(header["info"])
-        config = UNetConfig.from_dict(header["network"])
+        config = config_of(header["network"])
         _check_kind(kind)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{path} has a pnpcm header that makes no sense ({error}); save it again"
         ) from error
-    prior = _build(path, kind, config, read_own(path), "was the file edited?", options)
+    state, move = read_own(path), "was the file edited?"
+    prior: FilePrior = (
+        _build(path, kind, config, state, move, options)
+        if isinstance(config, UNetConfig)
+        else build_denoiser_prior(path, config, state, move, options)
+    )
     prior.info = info
     return prior
+
+
+def config_of(values: Mapping[str, Any]) -> UNetConfig | DenoiserConfig:
+    """The architecture that a header describes."""
+    fields = dict(values)
+    if fields.get("type") == DenoiserConfig.__name__:
+        return DenoiserConfig.from_dict(fields)
+    return UNetConfig.from_dict(fields)
 
 
 def read_own(path: Path) -> dict[str, Tensor]:
@@ -235,34 +336,19 @@ def _build(
     return prior.eval().requires_grad_(False)
 
 
-def fill(path: Path, network: nn.Module, state: StateDict, move: str) -> None:
-    """Put the weights of ``path`` into a network of the meta device, in float32."""
-    wanted = {name: t.shape for name, t in network.state_dict().items()}
-    problems = {
-        "missing": [n for n in wanted if n not in state],
-        "unexpected": [n for n in state if n not in wanted],
-        "misshapen": [n for n in wanted if n in state and state[n].shape != wanted[n]],
-    }
-    found = [f"{len(n)} {what} ({', '.join(n[:3])}{', …' * (len(n) > 3)})"
-             for what, n in problems.items() if n]  # fmt: skip
-    if found:
-        raise CheckpointError(f"{path} does not fit the network: {', '.join(found)}; {move}")
-    broken = [n for n, t in state.items() if not bool(torch.isfinite(t).all())]
-    if broken:
-        raise CheckpointError(
-            f"{path} holds NaN or infinity in {', '.join(broken[:3])}; download or train it again"
-        )
-    network.load_state_dict({n: t.float() for n, t in state.items()}, assign=True)
-    # about 15 % faster on a CPU; torch's annotations do not know this overload
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
 def _check_kind(kind: str) -> None:
     if kind not in KINDS:
         raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
 
 
-def _unet(prior: NetPrior) -> UNet:
+def refuse(why: str, **given: object) -> None:
+    """Refuse arguments that were given where they mean nothing."""
+    for name, value in given.items():
+        if value is not None:
+            raise ArgumentError(f"{name} is given, but {why}; leave {name} out")
+
+
+def _unet(prior: FilePrior) -> UNet:
     network = getattr(prior, "network", None)
     if not isinstance(network, UNet):
         raise ArgumentError(

@@ -8,16 +8,18 @@ from torch import Tensor, nn
 from pnpcm.core import ValueRange
 from pnpcm.linalg import expand
 from pnpcm.priors.base import Network, NetworkPrior, levels
-from pnpcm.priors.precond import consistency_scalings
+from pnpcm.priors.precond import check_c_noise, consistency_scalings
 
 
 class ConsistencyModel(NetworkPrior):
     r"""The consistency function of a network F, a ``Prior``.
 
     .. math:: f_\theta(v, \sigma) = c_{skip}(\sigma)\, v + c_{out}(\sigma)\,
-              F_\theta(c_{in}(\sigma)\, v,\ 250 \ln \sigma), \qquad f_\theta(v, \sigma_{min}) = v
+              F_\theta(c_{in}(\sigma)\, v,\ c_{noise}(\sigma)),
+              \qquad f_\theta(v, \sigma_{min}) = v
 
-    ``network(x, c_noise)`` is any module; ours is ``networks.UNet``. Song et al. (2023), eq. 5.
+    ``network(x, c_noise)`` is any module; ours is ``networks.UNet``. ``c_noise``: what it is told,
+    "openai" (250 ln σ) or "edm" (ln σ / 4), see ``precond``. Song et al. (2023), eq. 5.
     """
 
     kind = "consistency"
@@ -31,6 +33,7 @@ class ConsistencyModel(NetworkPrior):
         sigma_max: float = 80.0,
         value_range: ValueRange = (-1.0, 1.0),
         any_size: bool = False,
+        c_noise: str = "openai",
     ) -> None:
         super().__init__(
             network,
@@ -40,16 +43,19 @@ class ConsistencyModel(NetworkPrior):
             any_size=any_size,
         )
         self.sigma_data = float(sigma_data)
+        self.c_noise = check_c_noise(c_noise)
 
     def forward(
         self, x: Tensor, sigma: float | Tensor, *, time_sigma: float | Tensor | None = None
     ) -> Tensor:
         """``time_sigma``: the level the network is told, where it is not that of the scalings."""
-        c = consistency_scalings(levels(sigma, x), self.sigma_data, self.sigma_min)
+        c = consistency_scalings(
+            levels(sigma, x), self.sigma_data, self.sigma_min, c_noise=self.c_noise
+        )
         c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
         c_noise = c.c_noise
         if time_sigma is not None:
-            c_noise = consistency_scalings(levels(time_sigma, x)).c_noise
+            c_noise = consistency_scalings(levels(time_sigma, x), c_noise=self.c_noise).c_noise
         return c_skip * x + c_out * self.run_network(c_in * x, c_noise)[:, : x.shape[1]]
 
     @classmethod

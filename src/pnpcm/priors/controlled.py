@@ -16,8 +16,9 @@ from pnpcm.linalg import expand
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlledUNet, ControlNet
 from pnpcm.priors.base import NetworkPrior, levels
-from pnpcm.priors.checkpoint import fill, read_header, read_own, write_own
+from pnpcm.priors.checkpoint import read_header, read_own, write_own
 from pnpcm.priors.consistency import ConsistencyModel
+from pnpcm.priors.files import fill
 from pnpcm.priors.precond import consistency_scalings
 
 
@@ -25,7 +26,7 @@ class ControlledModel(NetworkPrior):
     r"""A consistency function that is shown a hint h, an image made of the measurement.
 
     .. math:: f(v, \sigma, h) = c_{skip}(\sigma)\, v + c_{out}(\sigma)\,
-              F(c_{in}(\sigma)\, v,\ 250 \ln \sigma,\ c_{in}(\sigma)\, h),
+              F(c_{in}(\sigma)\, v,\ c_{noise}(\sigma),\ c_{in}(\sigma)\, h),
               \qquad f(v, \sigma_{min}, h) = v
 
     F is the network of ``prior``, left as it is, steered by ``control``. Without a hint: ``prior``
@@ -54,7 +55,8 @@ class ControlledModel(NetworkPrior):
             value_range=prior.value_range,
             any_size=prior.any_size,
         )
-        self.sigma_data, self.scaled_hint = prior.sigma_data, scaled_hint
+        self.sigma_data, self.c_noise = prior.sigma_data, prior.c_noise
+        self.scaled_hint = scaled_hint
         self.info = prior.info | {"control": dict(info or {})}
 
     def forward(self, x: Tensor, sigma: float | Tensor, *, hint: Tensor | None = None) -> Tensor:
@@ -63,7 +65,9 @@ class ControlledModel(NetworkPrior):
                 f"hint has shape {tuple(hint.shape)} and x {tuple(x.shape)}; a hint is an image "
                 "like x, e.g. solvers.problem.back_projection(operator, y)"
             )
-        c = consistency_scalings(levels(sigma, x), self.sigma_data, self.sigma_min)
+        c = consistency_scalings(
+            levels(sigma, x), self.sigma_data, self.sigma_min, c_noise=self.c_noise
+        )
         c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
         beside = {} if hint is None else {"hint": c_in * hint if self.scaled_hint else hint}
         return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise, **beside)

@@ -11,18 +11,21 @@ from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
 from pnpcm.priors.base import Network, NetworkPrior, levels
 from pnpcm.priors.consistency import SmoothNetwork
-from pnpcm.priors.precond import edm_scalings
+from pnpcm.priors.precond import check_c_noise, edm_scalings
 from pnpcm.schedules import vp_levels
 
 
 class DiffusionModel(NetworkPrior):
     r"""The denoiser of a diffusion network, a ``Prior``.
 
-    ``kind="edm"``: D(x, σ) = c_skip x + c_out F(c_in x, 250 ln σ), Karras et al. (2022).
+    ``kind="edm"``: D(x, σ) = c_skip x + c_out F(c_in x, c_noise(σ)), Karras et al. (2022).
+    ``c_noise``: "openai" (250 ln σ, the default) or "edm" (ln σ / 4, NVlabs' networks), see
+    ``precond``.
 
     ``kind="vp"``: ε-prediction on the discrete DDPM table with β linear from 1e-4 to 0.02,
     D(x, σ) = x − σ ε(x/√(1+σ²), t(σ)), where t is the (fractional) index whose level
-    √((1 − ᾱ_t)/ᾱ_t) is σ. Outputs beyond the image channels (a learned variance) are dropped.
+    √((1 − ᾱ_t)/ᾱ_t) is σ; it takes no ``c_noise``. Outputs beyond the image channels (a learned
+    variance) are dropped.
     """
 
     def __init__(
@@ -35,9 +38,15 @@ class DiffusionModel(NetworkPrior):
         sigma_max: float | None = None,
         value_range: ValueRange = (-1.0, 1.0),
         any_size: bool = False,
+        c_noise: str | None = None,
     ) -> None:
         if kind not in ("edm", "vp"):
             raise ArgumentError(f"kind must be 'edm' or 'vp', got {kind!r}")
+        if kind == "vp" and c_noise is not None:
+            raise ArgumentError(
+                f"c_noise is {c_noise!r}, but a network of kind 'vp' is told its index in the DDPM "
+                "table; leave c_noise out"
+            )
         table = vp_levels()
         low, high = (0.002, 80.0) if kind == "edm" else (table[0], table[-1])
         super().__init__(
@@ -49,13 +58,17 @@ class DiffusionModel(NetworkPrior):
         )
         self.kind = kind
         self.sigma_data = float(sigma_data)
+        self.c_noise: str | None = None
+        if kind == "edm":
+            self.c_noise = check_c_noise("openai" if c_noise is None else c_noise)
 
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         level = levels(sigma, x)
         return self._edm(x, level) if self.kind == "edm" else self._vp(x, level)
 
     def _edm(self, x: Tensor, level: Tensor) -> Tensor:
-        c = edm_scalings(level, self.sigma_data)
+        assert self.c_noise is not None  # of kind "edm"
+        c = edm_scalings(level, self.sigma_data, c_noise=self.c_noise)
         c_skip, c_out, c_in = (expand(s.to(x.dtype), x) for s in c[:3])
         return c_skip * x + c_out * self.run_network(c_in * x, c.c_noise)[:, : x.shape[1]]
 

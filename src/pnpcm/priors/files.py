@@ -1,14 +1,17 @@
-"""Checkpoint files: recognised before they are read, and read without executing anything."""
+"""Checkpoint files: recognised before they are read, read without executing anything, checked."""
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pnpcm.errors import CheckpointError
+
+StateDict = Mapping[str, Tensor]
 
 
 def check_foreign(path: Path) -> None:
@@ -53,3 +56,25 @@ def read_pt(path: Path) -> dict[str, Tensor]:
                 "dictionary name → tensor; save the inner state dict by itself with torch.save"
             )
     return state
+
+
+def fill(path: Path, network: nn.Module, state: StateDict, move: str) -> None:
+    """Put the weights of ``path`` into a network of the meta device, in float32."""
+    wanted = {name: t.shape for name, t in network.state_dict().items()}
+    problems = {
+        "missing": [n for n in wanted if n not in state],
+        "unexpected": [n for n in state if n not in wanted],
+        "misshapen": [n for n in wanted if n in state and state[n].shape != wanted[n]],
+    }
+    found = [f"{len(n)} {what} ({', '.join(n[:3])}{', …' * (len(n) > 3)})"
+             for what, n in problems.items() if n]  # fmt: skip
+    if found:
+        raise CheckpointError(f"{path} does not fit the network: {', '.join(found)}; {move}")
+    broken = [n for n, t in state.items() if not bool(torch.isfinite(t).all())]
+    if broken:
+        raise CheckpointError(
+            f"{path} holds NaN or infinity in {', '.join(broken[:3])}; download or train it again"
+        )
+    network.load_state_dict({n: t.float() for n, t in state.items()}, assign=True)
+    # about 15 % faster on a CPU; torch's annotations do not know this overload
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -3,6 +3,17 @@
 ``f(v, σ) = c_skip v + c_out F(c_in v, c_noise)``, Karras et al. (2022) Table 1, with the boundary
 condition of Song et al. (2023) for consistency models. The network never learns what a noise
 level is; these functions are the only translators.
+
+``c_noise`` is a convention of the code that trained the network, and the weights do not show it:
+
+========== ================ ==========================================================
+"openai"   250 ln σ         guided-diffusion, OpenAI's consistency models and their EDM
+                            teachers, the PnP-CM authors' networks, all priors of pnpcm
+"edm"      ln σ / 4         NVlabs' EDM networks, diffusers' EDM schedulers; Karras et
+                            al. (2022), Table 1
+========== ================ ==========================================================
+
+The first is the second times 1000, the number of indices that a DDPM network distinguishes.
 """
 
 from __future__ import annotations
@@ -12,6 +23,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pnpcm.errors import ArgumentError
+
+C_NOISE = {"openai": 250.0, "edm": 0.25}
+"""Conventions for what a network is told about the level: c_noise = factor · ln σ."""
+
 
 class Scalings(NamedTuple):
     c_skip: Tensor
@@ -20,23 +36,32 @@ class Scalings(NamedTuple):
     c_noise: Tensor
 
 
-def edm_scalings(sigma: Tensor, sigma_data: float = 0.5) -> Scalings:
+def check_c_noise(c_noise: str) -> str:
+    """``c_noise`` if it is the name of a convention."""
+    if c_noise not in C_NOISE:
+        raise ArgumentError(
+            f"c_noise must be 'openai' (250 ln σ) or 'edm' (ln σ / 4), got {c_noise!r}"
+        )
+    return c_noise
+
+
+def edm_scalings(sigma: Tensor, sigma_data: float = 0.5, *, c_noise: str = "openai") -> Scalings:
     """c_skip = σ_d²/(σ² + σ_d²), c_out = σ σ_d/√(σ² + σ_d²)."""
-    return consistency_scalings(sigma, sigma_data, sigma_min=0.0)
+    return consistency_scalings(sigma, sigma_data, sigma_min=0.0, c_noise=c_noise)
 
 
 def consistency_scalings(
-    sigma: Tensor, sigma_data: float = 0.5, sigma_min: float = 0.002
+    sigma: Tensor, sigma_data: float = 0.5, sigma_min: float = 0.002, *, c_noise: str = "openai"
 ) -> Scalings:
     """c_skip = σ_d²/((σ − σ_min)² + σ_d²), c_out = σ_d (σ − σ_min)/√(σ² + σ_d²).
 
     The root of c_out holds σ, not σ − σ_min, as in the released networks. At σ_min: c_skip = 1
-    and c_out = 0 exactly. c_noise = 250 ln σ; the 1e-44 only avoids ln 0.
+    and c_out = 0 exactly. c_noise = ``C_NOISE[c_noise]`` ln σ; the 1e-44 only avoids ln 0.
     """
     total = torch.sqrt(sigma**2 + sigma_data**2)
     return Scalings(
         c_skip=sigma_data**2 / ((sigma - sigma_min) ** 2 + sigma_data**2),
         c_out=sigma_data * (sigma - sigma_min) / total,
         c_in=1 / total,
-        c_noise=250 * torch.log(sigma + 1e-44),
+        c_noise=C_NOISE[c_noise] * torch.log(sigma + 1e-44),
     )

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
-from pnpcm.networks import UNetConfig
-from pnpcm.priors.base import check_image, levels, pad_to_multiple
+from pnpcm.priors.base import check_image, levels, pad_to_multiple, padding_of
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.wrapped import WrappedPrior
 
@@ -42,12 +41,11 @@ class TiledPrior(WrappedPrior):
         super().__init__(prior)
         network = getattr(prior, "network", None)
         config = getattr(network, "config", None)
-        ours = isinstance(config, UNetConfig)
-        radius = config.receptive_radius if isinstance(config, UNetConfig) else None
+        radius: int | None = getattr(config, "receptive_radius", None)
         if halo is None and radius is None:
             why = (
                 "its network looks at the whole image, through GroupNorm or attention"
-                if ours
+                if hasattr(config, "receptive_radius")
                 else "how far its network looks is unknown"
             )
             raise ArgumentError(
@@ -58,6 +56,7 @@ class TiledPrior(WrappedPrior):
         _check_whole("halo", halo if halo is not None else 0, 0)
         stride = getattr(network, "stride", 1)
         self.stride: int = stride if isinstance(stride, int) else 1
+        self.padding = padding_of(network)
         # two strides at least: padding a narrower rest would mirror other pixels than the whole
         self.tile = max(_round_up(tile, self.stride), 2 * self.stride)
         self.halo = _round_up(halo if halo is not None else radius or 0, self.stride)
@@ -80,7 +79,7 @@ class TiledPrior(WrappedPrior):
             for row in rows:
                 for column in columns:
                     seen = x[i : i + 1, :, row.seen, column.seen]
-                    made = self.prior(pad_to_multiple(seen, self.stride), one)
+                    made = self.prior(pad_to_multiple(seen, self.stride, self.padding), one)
                     out[i, :, row.kept, column.kept] = made[0][
                         :, _within(row.kept, row.seen), _within(column.kept, column.seen)
                     ]

@@ -41,6 +41,7 @@ class Priors:
             known = catalogue.kinds_of(prior)
             self.kinds = known if known else (self._load(None),)
         else:
+            prior = catalogue.load_prior(prior)  # a denoiser of another library becomes a prior
             self.name = getattr(prior, "info", {}).get("name", type(prior).__name__)
             self.name = self.name.removesuffix("-cm").removesuffix("-edm")
             kind = getattr(prior, "kind", None)

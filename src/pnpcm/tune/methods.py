@@ -1,4 +1,7 @@
-"""What a fair tuning is told about a method and about a problem."""
+"""METHODS: what a fair tuning searches for each solver, and how the numbers found become a run.
+
+Every method has the same budget, and its first trial is what its authors published.
+"""
 
 from __future__ import annotations
 

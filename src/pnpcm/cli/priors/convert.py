@@ -12,13 +12,15 @@ from pnpcm.cli.priors.shared import File, Force, Kind, file_of, make_folder
 from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from pnpcm.priors.checkpoint import NetPrior
+    from pnpcm.priors.checkpoint import FilePrior, NetPrior
 
 DTYPES = ("float16", "float32")
 
 
 def convert(
-    source: Annotated[str, typer.Argument(metavar="IN", help="A .pt file, or a prior of ours.")],
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="A .pt or .pth file, or a prior of ours.")
+    ],
     target: Annotated[Path, typer.Argument(metavar="OUT", help="A .safetensors or .pt file.")],
     kind: Annotated[
         str | None, typer.Option(help="consistency, edm or vp, which a .pt file does not say.")
@@ -26,6 +28,10 @@ def convert(
     network: Annotated[
         str | None,
         typer.Option(help="JSON, or a .json file: what the weights do not say about a network."),
+    ] = None,
+    c_noise: Annotated[
+        str | None,
+        typer.Option(help="What a .pt network is told: openai (250 ln σ; default), edm (ln σ / 4)"),
     ] = None,
     dtype: Annotated[str, typer.Option(help="float16 or float32, for .safetensors.")] = "float32",
     name: Annotated[str | None, typer.Option(help="Name for the header.")] = None,
@@ -35,42 +41,45 @@ def convert(
     """Convert OpenAI's .pt files to our .safetensors files, and back.
 
     A .pt file holds weights alone. What it cannot say is written beside it, as OUT with the ending
-    .json, which --network reads back.
+    .json, which --network reads back. KAIR's .pth files (DRUNet, FFDNet, DnCNN) are converted to
+    ours only.
     """
     import torch
 
     from pnpcm.io.files import write_json
-    from pnpcm.priors.checkpoint import export_openai, load_own, save_prior
+    from pnpcm.priors.checkpoint import export_openai, load_own, load_saved, save_prior
 
     if dtype not in DTYPES:
         raise ArgumentError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     if target.suffix not in (".safetensors", ".pt"):
         raise ArgumentError(f"OUT is {target}, expected a name ending in .safetensors or .pt")
-    foreign = Path(source).suffix == ".pt"
+    foreign = Path(source).suffix in (".pt", ".pth")
     if target.suffix == ".pt" and (foreign or dtype != "float32"):
         raise ArgumentError(
             f"OUT is {target}: a .pt file is made from a prior of ours and in float32, "
             f"got {source} and {dtype}"
         )
-    if network is not None and not foreign:
-        raise ArgumentError(f"network is given, but {source} knows its own; leave network out")
+    for word, given in (("network", network), ("c_noise", c_noise)):
+        if given is not None and not foreign:
+            raise ArgumentError(f"{word} is given, but {source} knows its own; leave {word} out")
     beside = target.with_suffix(".json")
     for path in (target, beside) if target.suffix == ".pt" else (target,):
         if path.exists() and not force:
             raise ArgumentError(f"{path} exists; choose another name, or give --force")
     words = {k: v for k, v in (("name", name), ("licence", licence)) if v is not None}
+    prior: FilePrior
     if foreign:
-        prior, header = _read_pt(source, kind, network), {}
+        prior, header = _read_pt(source, kind, network, c_noise), {}
     else:
         entry = file_of(source, kind)
-        prior, header = load_own(entry.path), dict(entry.header)
+        prior, header = load_saved(entry.path), dict(entry.header)
     info = dict(prior.info) | words
     make_folder(target.parent)
     if target.suffix == ".safetensors":
         save_prior(prior, target, info=info, dtype=getattr(torch, dtype))
         print(f"{source} → {target} ({prior.kind}, {dtype})")
     else:
-        export_openai(prior, target)
+        export_openai(load_own(entry.path), target)
         write_json(beside, header | {"info": info})
         print(f"{source} → {target} ({prior.kind}), what it cannot say → {beside}")
 
@@ -90,14 +99,18 @@ def export(
     print(f"{entry.name} ({entry.kind}) → {folder}")
 
 
-def _read_pt(source: str, kind: str | None, network: str | None) -> NetPrior:
+def _read_pt(source: str, kind: str | None, network: str | None, c_noise: str | None) -> FilePrior:
     from pnpcm.networks import UNetConfig
     from pnpcm.priors import ConsistencyModel, DiffusionModel
-    from pnpcm.priors.checkpoint import load_openai
+    from pnpcm.priors.checkpoint import load_openai, load_pt
 
     said = _parse(network)
     if "network" not in said:  # a few fields; the rest is read off the weights
-        return load_openai(source, kind=kind, network=said or None)
+        return load_pt(source, kind=kind, network=said or None, c_noise=c_noise)
+    if c_noise is not None:
+        raise ArgumentError(
+            f"c_noise is given, but {network} describes the whole prior; leave c_noise out"
+        )
     kind = kind or said.get("kind")
     prior = load_openai(source, kind=kind, network=UNetConfig.from_dict(said["network"]))
     options = said.get("options", {})
