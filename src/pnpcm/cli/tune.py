@@ -49,8 +49,9 @@ def tune(
     from pnpcm.catalogue import load_prior
     from pnpcm.io.files import write_json
     from pnpcm.problems import TASKS, build
-    from pnpcm.tune.search import picture_of_search, tried
+    from pnpcm.tune.search import picture_of_search
     from pnpcm.tune.search import tune as search
+    from pnpcm.tune.study import tried
 
     if task is None:
         raise ArgumentError("task is missing; give --task")
