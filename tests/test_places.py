@@ -57,7 +57,7 @@ def test_missing_data_is_one_sentence(data: Path, monkeypatch: pytest.MonkeyPatc
     )
     monkeypatch.delenv("PNPCM_DATA")
     monkeypatch.chdir(data)
-    with pytest.raises(ArgumentError, match="PNPCM_DATA is .* by default; set it"):
+    with pytest.raises(ArgumentError, match=r"PNPCM_DATA is .* by default; set it"):
         existing("$PNPCM_DATA/faces")
     monkeypatch.setenv("PNPCM_RUNS", str(data))
     with pytest.raises(ArgumentError, match="train the recipe that writes it"):
