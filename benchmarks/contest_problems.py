@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pnpcm.contest import Setting
 from torch import Tensor
 
 from pnpcm import load_prior
@@ -17,6 +16,7 @@ from pnpcm.errors import UnknownNameError
 from pnpcm.io.files import read_image
 from pnpcm.mri import birdcage_maps, gaussian1d
 from pnpcm.operators import GaussianBlur, MultiCoilMRI, measure
+from pnpcm.places import existing
 from pnpcm.problems import (
     Custom,
     Inpaint,
@@ -32,8 +32,8 @@ from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
 from pnpcm.solvers.problem import is_linear
 from pnpcm.training.sources import Magnitude
+from pnpcm.tune import Setting
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
 HELD_OUT = [546, 565, 577, 603, 606, 632]
 PHOTO_TASKS: dict[str, Callable[[tuple[int, int, int]], Task]] = {
     "superres-4": lambda shape: SuperRes(4),
@@ -85,7 +85,9 @@ def training_crops(domain: str, count: int = 4, side: int = 64) -> Tensor:
     if domain == "mri":
         held_out = {"subject": [526, 527, *HELD_OUT]}
         return centre(slices(count, exclude=held_out), side)
-    paths = sorted((DATA / domain).rglob("*.jpg"))[: -50 if domain == "faces" else None]
+    paths = sorted(existing(f"$PNPCM_DATA/{domain}").rglob("*.jpg"))[
+        : -50 if domain == "faces" else None
+    ]
     return _pictures(domain, paths[:: len(paths) // count][:count], side)
 
 
@@ -93,8 +95,9 @@ def held_out_images(domain: str, count: int = 10) -> Tensor:
     """Held-out images: faces of FairFace's validation split, CBSD68, IXI subjects."""
     if domain == "mri":
         return slices(count, only={"subject": HELD_OUT})
-    folder = {"faces": DATA / "faces_test", "natural": DATA / "natural_test" / "CBSD68"}[domain]
-    paths = sorted(p for p in folder.rglob("*") if p.suffix in (".png", ".jpg"))
+    folder = {"faces": "faces_test", "natural": "natural_test/CBSD68"}[domain]
+    found = existing(f"$PNPCM_DATA/{folder}").rglob("*")
+    paths = sorted(p for p in found if p.suffix in (".png", ".jpg"))
     side = 64 if domain == "faces" else 128
     return _pictures(domain, paths[:: len(paths) // count][:count], side)
 
@@ -108,7 +111,8 @@ def _pictures(domain: str, paths: list[Path], side: int) -> Tensor:
 
 def slices(count: int, **choice: object) -> Tensor:
     """``count`` slices, evenly spaced, with the phase that training draws."""
-    source = Magnitude(DATA / "mri" / "ixi_t1_axial_128.npz", jitter=0.0, **choice)  # type: ignore[arg-type]
+    file = existing("$PNPCM_DATA/mri/ixi_t1_axial_128.npz")
+    source = Magnitude(file, jitter=0.0, **choice)  # type: ignore[arg-type]
     each = np.linspace(0, len(source) - 1, count + 2).astype(int)[1:-1].tolist()
     return torch.stack([source.image(i, torch.Generator().manual_seed(i)) for i in each])
 

@@ -15,13 +15,13 @@ import math
 from pathlib import Path
 
 import torch
-from pnpcm.contest import METHODS
 from scipy.stats import t as student
 
 from contest_cells import REFERENCE, Cell, current, keep, name_of
 from contest_problems import TASKS, held_out_images, measured, missing
 from pnpcm.io.files import read_image, save_picture, stack, strip, write_text
 from pnpcm.training.pictures import visible
+from pnpcm.tune import METHODS
 
 TITLES = {
     "faces": "`faces`, 10 faces of 64×64 (FairFace validation), σ_y = 0.05",

@@ -6,7 +6,7 @@
 The method's loop (without injected noise and momentum) with the denoiser and with the consistency
 model of a prior, in 4 evaluations and in its own number, each searched like every method of the
 contest: 12 trials, 4 training crops of 64×64; beside it PnP-CM's fair search. Prints the best
-scores there (MRI: PSNR, else PSNR − 20 LPIPS), nothing of held-out images. Needs ../shared/data.
+scores there (MRI: PSNR, else PSNR − 20 LPIPS), nothing of held-out images. Needs $PNPCM_DATA.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
-from pnpcm.contest import METHODS, fair_tune
-
 from contest_problems import Round, measured, training_crops
 from pnpcm import load_prior
 from pnpcm.core import Prior
 from pnpcm.solvers import SOLVERS
+from pnpcm.tune import METHODS, fair_tune
 from pnpcm.tune.study import judge, open_study, search
 
 PROBLEMS = {

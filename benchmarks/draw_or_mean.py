@@ -4,7 +4,7 @@
 
 The fair rows of the contest on 4 training crops of faces: PSNR / LPIPS of one draw (mean over the
 draws) and of the mean of all draws, which no user of these methods gets at the stated cost. Prints
-nothing of held-out images. Needs ../shared/data.
+nothing of held-out images. Needs $PNPCM_DATA.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/mri_ablation.py --out out/mri-ablation [--slices 12] [--trials 16]
 
-Needs ../shared/data. Every cell is tuned on its own with the same budget (``--trials`` runs on 3
+Needs $PNPCM_DATA. Every cell is tuned on its own with the same budget (``--trials`` runs on 3
 training slices; injection fixed at scale 1 or 0, momentum searched or fixed at 0), so that none
 lives on another's numbers. Scores are of slices of the six IXI subjects that nothing was trained or
 tuned on: simulated smooth phase, 8 coils, sigma_y 0.005, gaussian1d mask, R = 8, 10 calibration

@@ -2,7 +2,7 @@
 
     python benchmarks/mri_real.py --out out/mri-real [--seeds 3]
 
-Needs ../shared/data/mri_kspace (a fully sampled 8-coil T1 brain, 128×128) and sigpy. Masks are
+Needs $PNPCM_DATA/mri_kspace (a fully sampled 8-coil T1 brain, 128×128) and sigpy. Masks are
 gaussian1d, R = 4 with 12 and R = 8 with 8 calibration lines, drawn by ``--seeds`` seeds; scores are
 the paper's convention (MVUE reference, support, PSNR/SSIM with data range 1), mean over the masks.
 CG-SENSE (iterations), ℓ1-wavelet and TV (sigpy, 200 and 500 iterations, λ relative to the largest
@@ -30,9 +30,10 @@ from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scores import Scores, paper_scores
 from pnpcm.operators.mri import to_complex
+from pnpcm.places import existing
 from pnpcm.recon.scan import reconstruct
 
-FILE = Path(__file__).parents[2] / "shared/data/mri_kspace/brain_t1_8ch_lowres_128x128.npz"
+FILE = "$PNPCM_DATA/mri_kspace/brain_t1_8ch_lowres_128x128.npz"
 CASES = {  # name: acceleration, calibration lines, where coil maps come from
     "R = 4, maps of the full scan": (4, 12, "scan"),
     "R = 4, maps of the ACS": (4, 12, "sampled"),
@@ -95,7 +96,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
-    scan, prior = read_scan(FILE), load_prior(options.prior)
+    scan, prior = read_scan(existing(FILE)), load_prior(options.prior)
     convention = prior.info["scale"]  # type: ignore[attr-defined]
     lines = ["| | " + " | ".join([*METHODS, "PnP-CM, 4 NFE"]) + " |", "|---" * 6 + "|"]
     for name, (acceleration, acs, maps_from) in CASES.items():

@@ -2,7 +2,7 @@
 
     python benchmarks/paper_columns.py --out out/paper-columns [--tasks SR …] [--steps 4]
 
-Needs ../shared/data/papers: five CelebA-HQ faces and seven LSUN bedrooms of 256². sigma_y = 0.05,
+Needs $PNPCM_DATA/papers: five CelebA-HQ faces and seven LSUN bedrooms of 256². sigma_y = 0.05,
 operators as published; the mask is the authors' file. The paper's columns are means over its whole
 test sets with a network of 526 M parameters trained on each, ours are these few images with one
 small prior: a place to stand, not a contest. Nonlinear deblurring cannot be the paper's (its
@@ -34,17 +34,20 @@ from pnpcm.operators import (
     PhaseRetrieval,
     SuperResolution,
 )
+from pnpcm.places import existing
 from pnpcm.problems import Custom, NonlinearDeblur
 from pnpcm.problems.measurement import simulate
 from pnpcm.recon import restore
 
-PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
+PAPERS = "$PNPCM_DATA/papers"
 SHAPE = (3, 256, 256)
 SIGMA_Y = 0.05
 
 
 def _mask() -> Operator:
-    return Inpainting(torch.from_numpy(np.load(PAPERS / "masks" / "random_70_mask.npy")).float())
+    return Inpainting(
+        torch.from_numpy(np.load(existing(f"{PAPERS}/masks/random_70_mask.npy"))).float()
+    )
 
 
 def _code() -> Operator:
@@ -66,7 +69,7 @@ TASKS: dict[str, Callable[[], Operator]] = {
     "nonlinear deblur": _motion,
     "phase retrieval": _code,
 }
-PAPER = {  # PSNR / LPIPS of PnP-CM in the paper's tables (reference.md §6.1): CelebA-HQ, LSUN
+PAPER = {  # PSNR / LPIPS of PnP-CM in the paper's tables (docs/method.md §10): CelebA-HQ, LSUN
     "SR ×4": ("27.27 / .285", "25.56 / .321"),
     "deblur, exact operator": ("–", "–"),
     "deblur, reference operator": ("28.94 / .249", "27.49 / .285"),
@@ -97,7 +100,7 @@ def judge(
 def table(rows: dict[str, dict[str, list[float]]]) -> str:
     text = []
     for column, group in enumerate(GROUPS):
-        names = [p.stem for p in sorted((PAPERS / group).glob("*.png"))]
+        names = [p.stem for p in sorted(existing(f"{PAPERS}/{group}").glob("*.png"))]
         text += [
             f"| {group} | paper | mean | " + " | ".join(n.split("_")[-1] for n in names) + " |"
         ]
@@ -123,7 +126,7 @@ def main() -> None:
     file = options.out / "rows.json"
     rows = json.loads(file.read_text()) if file.exists() else {}
     prior = load_prior(options.prior)
-    paths = [p for group in GROUPS for p in sorted((PAPERS / group).glob("*.png"))]
+    paths = [p for group in GROUPS for p in sorted(existing(f"{PAPERS}/{group}").glob("*.png"))]
     for name in options.tasks:
         operator = TASKS[name]()
         for seed, path in enumerate(track(paths, name)):

@@ -2,7 +2,7 @@
 
     python benchmarks/restore_table.py --out out/restore-table [--tasks superres …] [--steps 2 4 8]
 
-Needs ../shared/data: centre crops (160²) of CBSD68 and of the images of `papers`, none of which was
+Needs $PNPCM_DATA: centre crops (160²) of CBSD68 and of the images of `papers`, none of which was
 trained or tuned on. Degradations by seed; sigma_y is given, the operator is known. Writes table.md
 and rows.json; rows that are there are not computed again.
 """
@@ -22,6 +22,7 @@ from pnpcm.core import Prior
 from pnpcm.io.files import read_image, write_json, write_text
 from pnpcm.metrics import psnr, ssim
 from pnpcm.metrics.lpips import lpips
+from pnpcm.places import existing
 from pnpcm.problems import (
     Deblur,
     Denoise,
@@ -35,7 +36,6 @@ from pnpcm.problems.measurement import simulate
 from pnpcm.recon import restore
 
 METRICS = {"psnr": psnr, "ssim": ssim, "lpips": lpips}
-DATA = Path(__file__).parents[2] / "shared" / "data"
 TASKS: dict[str, tuple[Task, float]] = {
     "denoise": (Denoise(), 0.05),
     "inpaint 70 %": (Inpaint(missing=0.7), 0.05),
@@ -52,8 +52,8 @@ Scores = dict[str, float]
 def images(side: int, limit: int | None) -> dict[str, list[Tensor]]:
     """Centre crops of every image."""
     groups = {
-        "CBSD68": sorted((DATA / "natural_test" / "CBSD68").rglob("*.*g")),
-        "papers": sorted((DATA / "papers").rglob("*.*g")),
+        "CBSD68": sorted(existing("$PNPCM_DATA/natural_test/CBSD68").rglob("*.*g")),
+        "papers": sorted(existing("$PNPCM_DATA/papers").rglob("*.*g")),
     }
     return {k: [_crop(read_image(p), side) for p in paths[:limit]] for k, paths in groups.items()}
 

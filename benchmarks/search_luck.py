@@ -3,7 +3,7 @@
     python benchmarks/search_luck.py [--seeds 5]
 
 Best score (PSNR − 20 LPIPS) on the 4 training crops of faces, per seed of the search. Prints
-nothing of held-out images. Needs ../shared/data.
+nothing of held-out images. Needs $PNPCM_DATA.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from pnpcm.contest import fair_tune
-
 from contest_problems import measured, prior_for, training_crops
+from pnpcm.tune import fair_tune
 
 METHODS = ("pnp-cm", "cm4ir", "dpir")
 TASKS = ("superres-4", "deblur-gauss", "inpaint-70")

@@ -1,9 +1,9 @@
 """Tune the presets of a shipped prior with `pnpcm tune`'s search, on training images.
 
-    python benchmarks/tune_shipped.py natural --studies ../out_of_tree/tune [--only superres-4 …]
-    python benchmarks/tune_shipped.py natural --studies ../out_of_tree/tune --write
+    python benchmarks/tune_shipped.py natural --studies ../runs/tune [--only superres-4 …]
+    python benchmarks/tune_shipped.py natural --studies ../runs/tune --write
 
-Needs ../shared/data. Each study is a file and goes on where it stopped. `--write` puts the best of
+Needs $PNPCM_DATA. Each study is a file and goes on where it stopped. `--write` puts the best of
 every finished study into src/pnpcm/data/presets.json, with its score on the images it was tuned on
 (training images, never test images) and the number of trials.
 """
@@ -26,6 +26,7 @@ from pnpcm import load_prior
 from pnpcm.io.files import read_image, write_text
 from pnpcm.mri import birdcage_maps, gaussian1d
 from pnpcm.operators import MultiCoilMRI
+from pnpcm.places import existing
 from pnpcm.problems import (
     Custom,
     Deblur,
@@ -41,7 +42,6 @@ from pnpcm.training.sources import Magnitude
 from pnpcm.tune.search import tune
 
 ROOT = Path(__file__).parents[1]
-DATA = ROOT.parent / "shared" / "data"
 PRESETS = ROOT / "src" / "pnpcm" / "data" / "presets.json"
 USUAL = {"phase-retrieval": 8}  # steps of the row without @; all others 4
 
@@ -107,13 +107,13 @@ def scan_studies() -> list[Study]:
 
 # the images --------------------------------------------------------------------------------------
 def photos(count: int, side: int) -> Tensor:
-    paths = sorted((DATA / "natural").rglob("*.jpg"))
+    paths = sorted(existing("$PNPCM_DATA/natural").rglob("*.jpg"))
     each = [read_image(p) for p in paths[:: len(paths) // count][:count]]
     return torch.cat([centre(x, side) for x in each])
 
 
 def faces(count: int, side: int) -> Tensor:
-    paths = sorted((DATA / "faces").rglob("*.jpg"))[:-50]
+    paths = sorted(existing("$PNPCM_DATA/faces").rglob("*.jpg"))[:-50]
     halved = (read_image(p) for p in paths[:: len(paths) // count][:count])
     return torch.cat([torch.nn.functional.avg_pool2d(x, 2) for x in halved])
 
@@ -121,7 +121,8 @@ def faces(count: int, side: int) -> Tensor:
 def brains(count: int, side: int) -> Tensor:
     """Slices of training subjects with the phase that training draws."""
     held_out = {"subject": [526, 527, 546, 565, 577, 603, 606, 632]}
-    source = Magnitude(DATA / "mri" / "ixi_t1_axial_128.npz", exclude=held_out, jitter=0.0)
+    file = existing("$PNPCM_DATA/mri/ixi_t1_axial_128.npz")
+    source = Magnitude(file, exclude=held_out, jitter=0.0)
     numbers = np.linspace(0, len(source) - 1, count).astype(int)
     each = [source.image(int(i), torch.Generator().manual_seed(int(i))) for i in numbers]
     return torch.stack(each)

@@ -15,6 +15,7 @@ import shutil
 from pathlib import Path
 
 from pnpcm.io.files import write_atomically, write_text
+from pnpcm.places import existing, resolve
 from pnpcm.priors.checkpoint import load_own, read_header
 from pnpcm.priors.controlled import load_control
 from pnpcm.training.recipe import read_recipe
@@ -31,10 +32,12 @@ def ship(domain: str, evaluation: Path | None) -> None:
     for part in ("edm", "cm"):
         found = sorted(RECIPES.glob(f"{domain}-{part}*.yaml"), key=lambda path: path.stem)
         if found:
-            load_own(RECIPES / read_recipe(found[-1]).out / "prior.safetensors")  # or raises
+            load_own(
+                existing(f"{read_recipe(found[-1]).out}/prior.safetensors", RECIPES)
+            )  # or raises
             cards.append(_put(found[-1], "prior", f"{domain}-{part}", LIMIT))
     for path in sorted(RECIPES.glob(f"{domain}-cosign-*.yaml")):
-        control = RECIPES / read_recipe(path).out / "control.safetensors"
+        control = resolve(read_recipe(path).out, RECIPES) / "control.safetensors"
         if control.exists():
             load_control(control, load_own(WEIGHTS / f"{domain}-cm.safetensors"))  # or raises
             cards.append(_put(path, "control", path.stem, CONTROL_LIMIT))
@@ -47,7 +50,7 @@ def ship(domain: str, evaluation: Path | None) -> None:
 def _put(path: Path, file: str, name: str, limit: int) -> str:
     """Copy what the run of a recipe left into the package; gives its card."""
     recipe = read_recipe(path)
-    source = RECIPES / recipe.out / f"{file}.safetensors"
+    source = existing(f"{recipe.out}/{file}.safetensors", RECIPES)
     if source.stat().st_size > limit:
         raise SystemExit(f"{source} has {source.stat().st_size} bytes, more than {limit}")
     target = WEIGHTS / f"{name}.safetensors"

@@ -1,14 +1,17 @@
-"""Test inputs of reference.md §9.1 and small tools that tests share."""
+"""Test inputs of docs/method.md §12.1 and small tools that tests share."""
 
 from __future__ import annotations
 
 import math
 from functools import cache
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from pnpcm.errors import ArgumentError
 from pnpcm.networks import UNet, UNetConfig
+from pnpcm.places import existing
 
 R4_LINES = (
     *(18, 19, 43, 48, 55, 58, 61, 66, 70, 74, 75, 79, 91, 92, 96, 97, 104, 114, 123, 124, 127),
@@ -107,6 +110,16 @@ class Tanh(nn.Module):
     def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
         self.inputs.append((float(x.norm()), float(c_noise[0])))
         return torch.tanh(x)
+
+
+def needs(path: str) -> pytest.MarkDecorator:
+    """Skip a test where ``path`` (``$PNPCM_DATA/…``) is missing, with the sentence that says so."""
+    reason = ""
+    try:
+        existing(path)
+    except ArgumentError as error:
+        reason = str(error)
+    return pytest.mark.skipif(bool(reason), reason=reason)
 
 
 def gen(seed: int = 0) -> torch.Generator:

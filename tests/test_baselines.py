@@ -14,7 +14,7 @@ from pnpcm.priors.controlled import ControlledModel
 from pnpcm.tune.methods import SCANS
 
 EVALUATIONS = {
-    # baselines.md §1 and §6; PnP-DM's 2034 belongs to none of its published settings
+    # docs/methods/README.md; PnP-DM's 2034 belongs to none of its published settings
     "dps/official": 1000,
     "dps/lsun": 1000,
     "dps/fastmri": 1000,
@@ -60,7 +60,7 @@ def test_phase_retrieval_of_pnp_dm_has_the_count_of_its_smaller_coupling() -> No
 
 
 def test_units_are_those_of_images_between_minus_one_and_one() -> None:
-    """σ_y = 0.05 is 0.10 here; DiffPIR's λ = 7 was made for 0.05 (baselines.md §4)."""
+    """σ_y = 0.05 is 0.10 here; DiffPIR's λ = 7 was made for 0.05 (docs/methods/diffpir.md)."""
     diffpir: Any = BASELINES["diffpir/official/deblur-gauss"].solver
     assert (diffpir.lam, diffpir.noise_std) == (7 / 4, 0.10)
     for row in PUBLISHED.values():

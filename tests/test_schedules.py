@@ -1,4 +1,4 @@
-"""The tables of reference.md §1.2–1.4 and §8.2."""
+"""Schedules against the tables of docs/method.md §3 and §11."""
 
 import math
 from itertools import pairwise
@@ -95,7 +95,7 @@ def numbers(text: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_preset_gives_the_sequences_of_the_sheet(name: str) -> None:
+def test_preset_gives_the_documented_sequences(name: str) -> None:
     config = PRESETS[name].solver
     t, s, rho, mu = (numbers(row) for row in SEQUENCES[name])
     told = [(1 + d) * v for d, v in zip(config.deltas, config.sigmas, strict=True)]
@@ -105,7 +105,7 @@ def test_preset_gives_the_sequences_of_the_sheet(name: str) -> None:
     assert config.momentum == pytest.approx(mu, abs=6e-6)
 
 
-def test_the_sheet_covers_every_preset_of_the_paper() -> None:
+def test_the_document_covers_every_preset_of_the_paper() -> None:
     assert set(SEQUENCES) == {name for name, row in PRESETS.items() if "paper" in row.source}
     assert len(SEQUENCES) == 11
 

@@ -1,23 +1,20 @@
-"""Published arrays and a published face against the figures of reference.md §3.2–3.6.
-
-Reads ``../shared/data/papers``, which stands beside the project on our machines only.
-"""
+"""Published arrays and a published face against the figures of docs/method.md §7."""
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from golden import relative
+from golden import needs, relative
 from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.operators import JPEG, GaussianBlur, Inpainting
 from pnpcm.operators.nonlinear_blur import default_code
+from pnpcm.places import resolve
 
-PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
-pytestmark = pytest.mark.skipif(not PAPERS.is_dir(), reason="shared data are not on this machine")
+pytestmark = needs("$PNPCM_DATA/papers")
+PAPERS = resolve("$PNPCM_DATA/papers")
 
 
 def test_the_papers_mask_and_kernel_code() -> None:

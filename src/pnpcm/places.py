@@ -1,12 +1,24 @@
-"""Folders outside the repository: data sets and training runs, named by environment variables."""
+"""Folders outside the repository: data sets and training runs, named by environment variables.
+
+A path that starts with ``$PNPCM_DATA`` or ``$PNPCM_RUNS`` belongs to such a folder; recipes,
+benchmarks and tests spell their paths that way.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from pnpcm.errors import ArgumentError
+
 PLACES = {"PNPCM_DATA": "../shared/data", "PNPCM_RUNS": "../runs"}
 """Variable → default, relative to the current folder (the root of the repository)."""
+
+REMEDIES = {
+    "PNPCM_DATA": "set it to the folder that holds the data sets",
+    "PNPCM_RUNS": "train the recipe that writes it, or set the variable to the folder of runs",
+}
+"""Variable → what to do where something is missing in its folder."""
 
 
 def place(variable: str) -> Path:
@@ -14,9 +26,30 @@ def place(variable: str) -> Path:
     return Path(os.environ.get(variable) or PLACES[variable]).resolve()
 
 
-def resolve(path: str | Path, folder: Path) -> Path:
+def resolve(path: str | Path, folder: str | Path = ".") -> Path:
     """``path`` with a leading ``$PNPCM_DATA`` or ``$PNPCM_RUNS`` replaced; else from ``folder``."""
+    variable, rest = _split(path)
+    return Path(folder) / path if variable is None else place(variable) / rest
+
+
+def existing(path: str | Path, folder: str | Path = ".") -> Path:
+    """``resolve(path, folder)``; where a variable's folder lacks it, one sentence says so.
+
+    Paths without a variable are returned unchecked: whoever opens them knows what they should be.
+    """
+    found, (variable, _) = resolve(path, folder), _split(path)
+    if variable is None or found.exists():
+        return found
+    by_default = "" if os.environ.get(variable) else " by default"
+    raise ArgumentError(
+        f"{path} is missing: {variable} is {place(variable)}{by_default}; {REMEDIES[variable]}"
+    )
+
+
+def _split(path: str | Path) -> tuple[str | None, Path]:
+    """The variable a path starts with, or None, and what follows it."""
     first, *rest = Path(path).parts or (".",)
-    if first.removeprefix("$") in PLACES and first.startswith("$"):
-        return place(first[1:]).joinpath(*rest)
-    return folder / path
+    variable = first.removeprefix("$")
+    if first.startswith("$") and variable in PLACES:
+        return variable, Path(*rest)
+    return None, Path(path)

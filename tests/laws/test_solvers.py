@@ -196,7 +196,7 @@ def test_unknown_configurations_are_refused() -> None:
 
 
 def test_a_run_with_a_gaussian_prior_is_the_recursion_written_out() -> None:
-    """One pixel at a time, A = a, prior N(m, S²): reference.md §1.1 in plain numbers."""
+    """One pixel at a time, A = a, prior N(m, S²): docs/method.md §2 in plain numbers."""
     a, m, S = 0.7, 0.1, 0.4
     operator = FunctionOperator(lambda x: a * x, (1, 3, 5), linear=True)
     config = replace(PRESETS["celeba-hq/superres-4"].solver, clamp=False)

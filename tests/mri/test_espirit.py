@@ -2,22 +2,21 @@
 
 import math
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from golden import gen, relative
+from golden import gen, needs, relative
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.mri.espirit import _kernels, _on_grid, _spectrum, coherence, espirit
 from pnpcm.mri.scan import crop_centre
 from pnpcm.mri.simulate import phantom, simulate_scan
+from pnpcm.places import resolve
 from pnpcm.transforms import fft2c, ifft2c
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "mri_kspace"
-BRAIN = SHARED / "brain_t1_8ch_lowres_128x128.npz"
+BRAIN = "$PNPCM_DATA/mri_kspace/brain_t1_8ch_lowres_128x128.npz"
 
 SIZES = [(64, 60), (61, 64)]
 
@@ -63,9 +62,9 @@ def test_maps_are_those_of_sigpy(size: tuple[int, int]) -> None:
     agrees_with_sigpy(scan(size)[0])
 
 
-@pytest.mark.skipif(not BRAIN.is_file(), reason="shared data are not on this machine")
+@needs(BRAIN)
 def test_maps_of_a_brain_are_those_of_sigpy() -> None:
-    agrees_with_sigpy(torch.from_numpy(np.load(BRAIN)["kspace"]))
+    agrees_with_sigpy(torch.from_numpy(np.load(resolve(BRAIN))["kspace"]))
 
 
 @pytest.mark.parametrize("size", SIZES)

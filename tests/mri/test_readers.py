@@ -10,16 +10,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from golden import gen
+from golden import gen, needs
 from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError, ShapeError, UnknownNameError
 from pnpcm.mri import gaussian1d, phantom, simulate_scan
 from pnpcm.mri.readers import READERS, read_scan, write_cfl
 from pnpcm.mri.sampling import describe_mask, infer_mask
 from pnpcm.mri.scan import crop_centre
+from pnpcm.places import resolve
 from pnpcm.transforms import fft2c, ifft2c
 
 h5py = pytest.importorskip("h5py")
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "mri_kspace"
+SCANS = "$PNPCM_DATA/mri_kspace"
 SIZE = (32, 24)
 COILS = 4
 XML = """<?xml version="1.0"?>
@@ -676,7 +677,7 @@ def test_a_missing_library_names_the_extra(
         read_scan(tmp_path / "a.mat", format=format)
 
 
-@pytest.mark.skipif(not SHARED.is_dir(), reason="shared data are not on this machine")
+@needs(SCANS)
 @pytest.mark.parametrize(
     ("name", "shape", "acceleration", "acs"),
     [
@@ -688,7 +689,7 @@ def test_a_missing_library_names_the_extra(
 def test_real_scans(
     name: str, shape: tuple[int, ...], acceleration: float, acs: int | None
 ) -> None:
-    scan = read_scan(SHARED / f"{name}.npz")
+    scan = read_scan(resolve(f"{SCANS}/{name}.npz"))
     kspace = scan.kspace(0)
     assert (scan.n_slices, scan.size) == (1, shape[1:])
     assert kspace.shape == shape

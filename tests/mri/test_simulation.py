@@ -1,4 +1,4 @@
-"""Masks against reference.md §3.8, and simulated scans against their own truth."""
+"""Masks against docs/method.md §7.7, and simulated scans against their own truth."""
 
 import pytest
 import torch

@@ -74,7 +74,7 @@ def meta(config: UNetConfig) -> UNet:
         return UNet(config)
 
 
-# reference.md §7.1: total, time, encoder, middle, decoder, head, tensors
+# docs/method.md §11: total, time, encoder, middle, decoder, head, tensors
 PUBLISHED = {
     "256 px": (LSUN, 526304771, (1312768, 153460224, 44060672, 327463680, 7427), 566),
     "320 px": (MRI, 479037442, (1312768, 134552832, 44060672, 299106048, 5122), 476),

@@ -1,4 +1,4 @@
-"""Blurs against reference.md §3.4 and §9.2, scipy and dense algebra."""
+"""Blurs against docs/method.md §7.3 and §12.2, scipy and dense algebra."""
 
 import itertools
 

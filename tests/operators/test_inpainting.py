@@ -1,4 +1,4 @@
-"""Inpainting and its median start against reference.md §4.4 and §9.2."""
+"""Inpainting and its median start against docs/method.md §6 and §12.2."""
 
 import itertools
 
@@ -23,7 +23,7 @@ def test_median_start_of_the_test_image() -> None:
 
 
 def slow_median_fill(y: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Pixel by pixel, as reference.md §4.4 words it."""
+    """Pixel by pixel, as docs/method.md §6 describes it."""
     x = np.where(kept, y, np.nan)
     w = 2
     while np.isnan(x).any():

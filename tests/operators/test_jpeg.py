@@ -1,4 +1,4 @@
-"""JPEG: numbers of reference.md §9.2, Pillow as an independent codec, files, refusals."""
+"""JPEG: numbers of docs/method.md §12.2, Pillow as an independent codec, files, refusals."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def gen(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def sheet_image(dtype: torch.dtype = torch.float64) -> Tensor:
-    """Image X of reference.md §9.1."""
+def wave_image(dtype: torch.dtype = torch.float64) -> Tensor:
+    """Image X of docs/method.md §12.1."""
     axes = (torch.arange(n, dtype=torch.float64) for n in (3, 256, 256))
     c, i, j = torch.meshgrid(*axes, indexing="ij")
     wave = 0.6 * torch.sin(2 * math.pi * (i * (c + 1) + 2 * j) / 96)
@@ -61,8 +61,8 @@ def save(path: Path, x: Tensor, **options: object) -> Path:
 
 # numbers ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-6), (torch.float32, 1e-4)])
-def test_codec_gives_the_numbers_of_the_sheet(dtype: torch.dtype, rel: float) -> None:
-    y = JPEG(5).acquire(sheet_image(dtype)).double()
+def test_codec_gives_the_golden_numbers(dtype: torch.dtype, rel: float) -> None:
+    y = JPEG(5).acquire(wave_image(dtype)).double()
     assert float(y.norm()) == pytest.approx(210.0912, rel=rel)
     assert float(y.sum()) == pytest.approx(1814.555, rel=rel)
     assert float(y[0, 0, 0, 0]) == pytest.approx(0.65586, abs=1e-5)
@@ -72,8 +72,8 @@ def test_codec_gives_the_numbers_of_the_sheet(dtype: torch.dtype, rel: float) ->
 
 
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 5e-6), (torch.float32, 1e-4)])
-def test_surrogate_gives_the_numbers_of_the_sheet(dtype: torch.dtype, rel: float) -> None:
-    y = JPEG(5).A(sheet_image(dtype)).double()
+def test_surrogate_gives_the_golden_numbers(dtype: torch.dtype, rel: float) -> None:
+    y = JPEG(5).A(wave_image(dtype)).double()
     assert float(y.norm()) == pytest.approx(197.4690, rel=rel)
     assert float(y.sum()) == pytest.approx(1029.50, abs=0.02)
     assert float(y[0, 1, 100, 37]) == pytest.approx(-0.17067, abs=1e-5)
@@ -81,7 +81,7 @@ def test_surrogate_gives_the_numbers_of_the_sheet(dtype: torch.dtype, rel: float
     assert float(y.max()) == pytest.approx(1.00066, abs=1e-5)
 
 
-def test_tables_of_quality_5_are_those_of_the_sheet() -> None:
+def test_tables_of_quality_5_are_ten_times_annex_k() -> None:
     luminance, chrominance = JPEG(5).tables.tolist()
     heads = [[160, 110, 100, 160, 240], [120, 120, 140, 190], [140, 130, 160, 240], [140, 170, 220]]
     heads += [[180, 220], [240], [], []]

@@ -1,4 +1,4 @@
-"""Multi-coil MRI against reference.md §9.2 and closed forms."""
+"""Multi-coil MRI against docs/method.md §12.2 and closed forms."""
 
 import pytest
 import torch

@@ -226,7 +226,7 @@ def test_shapes_of_the_published_network(published: KernelWizard) -> None:
     assert mean.shape == log_variance.shape == (2, 512, 2, 3)
 
 
-def test_default_code_is_that_of_the_sheet() -> None:
+def test_default_code_is_the_published_one() -> None:
     code = default_code(512, 2, 2)
     assert code.shape == (1, 512, 2, 2)
     first = torch.tensor([-1.4270421, 1.6718819, 2.5270777, -0.4254808, 0.4451876])

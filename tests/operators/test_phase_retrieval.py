@@ -1,4 +1,4 @@
-"""Phase retrieval: numbers of reference.md §9.2, the full FFT, starts, signs, refusals."""
+"""Phase retrieval: numbers of docs/method.md §12.2, the full FFT, starts, signs, refusals."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def gen(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def sheet_image() -> Tensor:
-    """Image X of reference.md §9.1."""
+def wave_image() -> Tensor:
+    """Image X of docs/method.md §12.1."""
     axes = (torch.arange(n, dtype=torch.float64) for n in (3, 256, 256))
     c, i, j = torch.meshgrid(*axes, indexing="ij")
     wave = 0.6 * torch.sin(2 * math.pi * (i * (c + 1) + 2 * j) / 96)
     return (wave + 0.3 * torch.cos(2 * math.pi * (i - j) / (7 + c)))[None]
 
 
-def sheet_code() -> Tensor:
+def wave_code() -> Tensor:
     i, j = torch.meshgrid(torch.arange(256), torch.arange(256), indexing="ij")
     r = (7 * i + 13 * j) % 8
     return (r == 7).long() - (r == 0).long()
@@ -47,8 +47,8 @@ def correlation(a: Tensor, b: Tensor) -> float:
 
 
 # numbers ---------------------------------------------------------------------------------------
-def test_numbers_of_the_sheet() -> None:
-    x, operator = sheet_image(), PhaseRetrieval(sheet_code())
+def test_golden_numbers() -> None:
+    x, operator = wave_image(), PhaseRetrieval(wave_code())
     y = operator.A(x)
     assert y.shape == (1, 3, 512, 512)
     assert operator.pad == (128, 128)
@@ -119,8 +119,8 @@ def test_code_per_channel() -> None:
 
 
 # start -----------------------------------------------------------------------------------------
-def test_reference_start_has_the_correlation_of_the_sheet() -> None:
-    x, operator = sheet_image(), PhaseRetrieval(sheet_code(), reference=True)
+def test_reference_start_has_the_golden_correlation() -> None:
+    x, operator = wave_image(), PhaseRetrieval(wave_code(), reference=True)
     z = operator.z_start(operator.A(x))
     assert correlation(z, x) == pytest.approx(-0.003, abs=5e-4)
     assert z.shape == x.shape
@@ -167,7 +167,7 @@ def test_default_phases_are_uniform() -> None:
 
 
 def test_default_start_is_an_image_unlike_the_truth() -> None:
-    x, operator = sheet_image(), PhaseRetrieval(sheet_code())
+    x, operator = wave_image(), PhaseRetrieval(wave_code())
     z = operator.z_start(operator.A(x), gen(0))
     assert z.shape == x.shape
     assert float(z.abs().max()) < 1

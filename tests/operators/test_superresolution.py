@@ -1,4 +1,4 @@
-"""Super-resolution against reference.md §3.3 and §9.2, dense algebra and a library resizer."""
+"""Super-resolution against docs/method.md §7.2 and §12.2, dense algebra and a library resizer."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The table of reference.md §2."""
+"""The scalings against the table of docs/method.md §4."""
 
 from collections.abc import Callable
 
@@ -112,7 +112,7 @@ def test_levels_per_image() -> None:
 
 
 def test_vp_network_as_denoiser() -> None:
-    """D(x, s) = (x_vp − √(1−ᾱ) ε)/√ᾱ with x_vp = √ᾱ x (baselines.md §0.2), on table levels."""
+    """D(x, s) = (x_vp − √(1−ᾱ) ε)/√ᾱ with x_vp = √ᾱ x (docs/methods/README.md), on table levels."""
     from pnpcm.priors.diffusion import vp_index
     from pnpcm.schedules import alpha_bar, vp_levels
 

@@ -1,4 +1,4 @@
-"""The shared Gaussian bench of baselines.md §12: everything about it is known exactly.
+"""The Gaussian bench of docs/methods/README.md: everything about it is known exactly.
 
 Prior N(M, S²) in four coordinates, A = diag(1, 0.6, 0, 0.3), noise 0.1. A chain is a row of an
 image ``(B, 1, rows, 4)``; methods with a norm per image need chains as images of one row.
@@ -24,7 +24,7 @@ Y = torch.tensor([0.27216, -0.06347, 0.0, 0.20988], dtype=torch.float64)
 POSTERIOR_MEAN = (0.2714, -0.1052, 0.0, 0.6405)
 POSTERIOR_STD = (0.0995, 0.1581, 0.3000, 0.3077)
 TABLE = tuple(reversed(vp_levels()))
-"""The full discrete VP table, 157.4 … 0.0100: the levels of the sheet's runs."""
+"""The full discrete VP table, 157.4 … 0.0100: the levels of the documented runs."""
 
 
 class Diagonal(DecomposableOperator):

@@ -14,11 +14,11 @@ from pnpcm.counted import CountedPrior
 from pnpcm.solvers.base import Run
 from solvers.bench import MEAN, STD, Diagonal, close, measurement, prior
 
-SHEET = {
+DOCUMENTED = {
     0.4: ((0.459, 0.266, 0.180, 0.460), (0.371, 0.312, 0.240, 0.358)),
     0.3: ((0.475, 0.341, 0.250, 0.475), (0.287, 0.257, 0.212, 0.281)),
 }
-"""Mean and standard deviation of x0 given x0 + eta n = 0.5, from baselines.md §12."""
+"""Mean and standard deviation of x0 given x0 + eta n = 0.5, from docs/methods/README.md."""
 
 
 class Probe(Run):
@@ -53,8 +53,8 @@ def check_law(
     """The law of the draw is that of x0 given x0 + eta n = 0.5; ``std_within`` is relative."""
     exact_mean = (STD**2 * 0.5 + eta**2 * MEAN) / (STD**2 + eta**2)
     exact_std = STD * eta / torch.sqrt(STD**2 + eta**2)
-    close(exact_mean, SHEET[eta][0], 6e-4)
-    close(exact_std, SHEET[eta][1], 6e-4)
+    close(exact_mean, DOCUMENTED[eta][0], 6e-4)
+    close(exact_std, DOCUMENTED[eta][1], 6e-4)
     mean, std = law(draw, rows)
     close(mean, tuple(exact_mean.tolist()), mean_within)
     close(std / exact_std, (1.0,) * 4, std_within)

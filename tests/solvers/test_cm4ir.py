@@ -1,4 +1,4 @@
-"""CM4IR: baselines.md §10."""
+"""CM4IR against docs/methods/cm4ir.md."""
 
 import math
 
@@ -50,7 +50,7 @@ class Told:
 
 
 def test_levels() -> None:
-    """√(1 − ᾱ) from table index i_N + 1 on; the sheet's examples."""
+    """√(1 − ᾱ) from table index i_N + 1 on; documented examples."""
     assert BENCH.sigmas == pytest.approx((0.4654, 0.4212, 0.3691, 0.3051), abs=5e-5)
     firsts = {50: 0.176, 75: 0.253, 100: 0.327, 150: 0.465, 250: 0.694, 400: 0.899}
     for i_N, sigma in firsts.items():
@@ -65,7 +65,7 @@ def test_bench() -> None:
 
 
 def test_it_is_the_published_loop() -> None:
-    """§10 line by line, with the same draws; noisy, loaded, clamped."""
+    """The published loop line by line, with the same draws; noisy, loaded, clamped."""
     f, y, generator = prior("consistency"), measurement(), gen(5)
     reg, eta, t = 1.0 * NOISE_STD**2, 0.1, BENCH.sigmas
 

@@ -1,4 +1,4 @@
-"""CM, iterative: baselines.md §8."""
+"""CM, iterative, against docs/methods/cm-iterative.md."""
 
 import math
 
@@ -63,7 +63,7 @@ def test_noise_of_y_stays_in_the_result() -> None:
 
 
 def test_it_is_the_published_loop() -> None:
-    """§8 line by line, with the same draws."""
+    """The published loop line by line, with the same draws."""
     f, operator, y = prior("consistency"), Diagonal(), (GAINS * TRUTH)[None, None, None] + 0.05
     steps, generator = 9, gen(3)
 

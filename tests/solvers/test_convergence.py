@@ -1,4 +1,4 @@
-"""What can be proved: api.md §6, with the bench of baselines.md §12."""
+"""What can be proved: docs/method.md §9, with the bench of docs/methods/README.md."""
 
 import math
 

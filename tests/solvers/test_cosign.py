@@ -55,7 +55,7 @@ def problem() -> tuple[SuperResolution, Tensor]:
 def by_hand(
     config: CoSIGNConfig, operator: SuperResolution, y: Tensor
 ) -> tuple[Tensor, list[float]]:
-    """The loop as the fact sheet writes it, §8 and §9."""
+    """The loop as docs/methods/cosign.md writes it."""
     gens = generators((5, 6))
     hint = operator.A_dagger(y)
     x = config.sigmas[0] * randn_like(torch.zeros(2, 3, 16, 16, dtype=torch.float64), gens)
@@ -76,7 +76,7 @@ def by_hand(
     return x, strengths
 
 
-def test_default_levels_are_those_of_the_sheet() -> None:
+def test_default_levels() -> None:
     assert CoSIGNConfig().sigmas == pytest.approx((80.0, 16.8, 4.37, 0.47), rel=5e-3)
 
 
@@ -86,7 +86,7 @@ def test_default_levels_are_those_of_the_sheet() -> None:
      CoSIGNConfig(sigmas=(80.0, 0.3, 0.05), hard=True)],
     ids=["soft", "hard", "kappa", "below the noise"],
 )  # fmt: skip
-def test_it_is_the_loop_of_the_sheet(config: CoSIGNConfig) -> None:
+def test_it_is_the_published_loop(config: CoSIGNConfig) -> None:
     operator, y = problem()
     prior = Hinted()
     result = CoSIGN(prior, config)(y, operator, generator=generators((5, 6)))

@@ -1,4 +1,4 @@
-"""DDS against baselines.md §7 and the bench of §12."""
+"""DDS against docs/methods/dds.md and the Gaussian bench."""
 
 import math
 from dataclasses import replace

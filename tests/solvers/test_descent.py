@@ -1,4 +1,4 @@
-"""Inner optimisers: the scalar model problem of reference.md §4.3, and per-image decisions."""
+"""Inner optimisers: the scalar model problem of docs/method.md §12.4, and per-image decisions."""
 
 import pytest
 import torch
@@ -50,7 +50,7 @@ def test_scalar_model_problem(
         assert float(z) == pytest.approx(expected, abs=3e-3)
 
 
-def test_accumulated_descent_passes_the_minimum_where_the_sheet_says() -> None:
+def test_accumulated_descent_passes_the_minimum_at_the_golden_step() -> None:
     one = torch.ones((1, 1, 1, 1), dtype=torch.float64)
     for curvature, step in ((1.079, 75), (3.579, 41)):
         objective, points = scalar(curvature)

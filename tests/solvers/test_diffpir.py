@@ -1,4 +1,4 @@
-"""DiffPIR against baselines.md §4 and the bench of §12."""
+"""DiffPIR against docs/methods/diffpir.md and the Gaussian bench."""
 
 import math
 from dataclasses import replace

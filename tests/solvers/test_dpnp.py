@@ -108,7 +108,7 @@ def test_fixed_coupling_inflates_the_noise(sampler: str) -> None:
     config = DPnPConfig(etas=(0.3,) * 12, sampler=sampler, density=0.5, warm_start=0, clamp=False)
     result = sample(DPnP(prior(), config), rows=8000)
     mean, std = at_fixed_coupling(0.3)
-    close(torch.tensor(mean), (0.266, -0.104, 0.0, 0.604), 0.001)  # the sheet's theory row
+    close(torch.tensor(mean), (0.266, -0.104, 0.0, 0.604), 0.001)  # the documented theory row
     close(torch.tensor(std), (0.302, 0.283, 0.300, 0.391), 0.001)
     close(moments(result)[0], mean, 0.015)
     close(moments(result)[1], std, 0.01)

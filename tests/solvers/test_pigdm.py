@@ -82,7 +82,7 @@ def test_the_exact_variant_samples_the_posterior() -> None:
     mean, std = torch.stack([torch.stack(law(PiGDM(prior(), c))) for c in runs]).unbind(1)
     close(mean.diag(), POSTERIOR_MEAN, 0.005)
     close(std.diag() / torch.tensor(POSTERIOR_STD), (1.0, 1.0, 1.0, 1.0), 0.02)
-    close(mean.diag(), (0.271, -0.106, -0.001, 0.638))  # the sheet's, of 4000 chains
+    close(mean.diag(), (0.271, -0.106, -0.001, 0.638))  # as documented, of 4000 chains
     close(std.diag(), (0.097, 0.156, 0.297, 0.307))
 
 

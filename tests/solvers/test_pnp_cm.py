@@ -1,4 +1,4 @@
-"""The whole algorithm against reference.md §9.3 and the properties of §9.4."""
+"""The whole algorithm against docs/method.md §12.3 and the properties of §12.5."""
 
 from dataclasses import replace
 
@@ -167,7 +167,7 @@ def test_jpeg_with_cleared_gradients() -> None:
     assert float((x - image()).square().mean()) == pytest.approx(0.09509, rel=1e-2)
 
 
-# properties of §9.4 ------------------------------------------------------------------------------
+# properties, docs/method.md §12.5 ----------------------------------------------------------------
 def identity_prior() -> ConsistencyModel:
     """f(v, s) = v: told always the smallest level, where the boundary condition holds."""
     return ConsistencyModel(Tanh(), sigma_min=0.002, sigma_max=0.0021)

@@ -143,7 +143,7 @@ def test_one_step_changes_the_control_alone(folder: Path) -> None:
         inner = name.removeprefix("network.")
         assert torch.equal(student[f"network.frozen.{inner}"], t)
         if f"network.control.{inner}" in student:
-            assert torch.equal(student[f"network.control.{inner}"], t)  # behind zeros, see §9
+            assert torch.equal(student[f"network.control.{inner}"], t)  # behind zeros
     for name, t in student.items():
         if "_conv" in name and "hint" not in name and t.abs().max() > 0:
             moved.add(name.split(".")[2])

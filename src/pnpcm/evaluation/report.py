@@ -76,5 +76,5 @@ def comparison(evaluations: Sequence[Evaluation], k: int) -> Picture:
 
 
 def _side(height: int) -> int:
-    """Height on the sheet: a whole multiple for small images, as it is up to 512."""
+    """Height of an image in the picture: a whole multiple of a small one, its own up to 512."""
     return min(height * math.ceil(256 / height), 512)

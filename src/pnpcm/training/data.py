@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.places import resolve
+from pnpcm.places import existing
 from pnpcm.tables import Table
 from pnpcm.training.fastmri import FastMRI
 from pnpcm.training.sources import Folder, Lmdb, Magnitude, Npz, Source
@@ -43,7 +43,7 @@ class SourceConfig(Config):
     def open(self, folder: Path) -> Source:
         """The source itself; relative paths start from the recipe's ``folder``."""
         try:
-            return SOURCES[self.kind](resolve(self.path, folder), **self.options)  # type: ignore[call-arg]
+            return SOURCES[self.kind](existing(self.path, folder), **self.options)  # type: ignore[call-arg]
         except TypeError as error:
             raise ArgumentError(f"source {self.kind!r} cannot be opened: {error}") from error
 

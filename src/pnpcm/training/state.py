@@ -19,7 +19,7 @@ from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.io.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
-from pnpcm.places import resolve
+from pnpcm.places import existing
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
 from pnpcm.priors.controlled import ControlledModel
@@ -139,12 +139,12 @@ class TrainState:
         self.history: list[dict[str, Any]] = []
         self.teacher, beside = None, None
         if recipe.teacher is not None:
-            self.teacher = load_weights(resolve(recipe.teacher, folder), recipe)
+            self.teacher = load_weights(existing(recipe.teacher, folder), recipe)
             if self.teacher.kind != "edm":
                 raise ArgumentError(f"teacher is of kind {self.teacher.kind!r}, expected 'edm'")
         start = recipe.init_from or recipe.teacher
         if start is not None:
-            loaded = load_weights(resolve(start, folder), recipe)
+            loaded = load_weights(existing(start, folder), recipe)
             if recipe.objective.kind == "control" and loaded.kind != "consistency":
                 raise ArgumentError(
                     f"init_from is of kind {loaded.kind!r}, expected a consistency model to control"
