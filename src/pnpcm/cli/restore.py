@@ -37,6 +37,8 @@ def restore(
     quality: shared.Quality = None,
     length: shared.Length = None,
     angle: shared.Angle = None,
+    reference_operator: shared.ReferenceOperator = False,
+    kernel_wizard: shared.KernelWizard = None,
     operator: Annotated[
         str | None, typer.Option(help="Your own forward model: my_module:MyOperator.")
     ] = None,
@@ -90,6 +92,8 @@ def restore(
         "quality": quality,
         "length": length,
         "angle": angle,
+        "reference_operator": reference_operator,
+        "kernel_wizard": kernel_wizard,
     }
     files = find_inputs(inputs, (*SUFFIXES, SUFFIX))
     values = shared.given(**options)
@@ -160,7 +164,7 @@ def _task_for(
             )
         kept, notes = shared.hole_mask(Path(str(mask)))
         return lambda path, photo: (shared.build_task(task, values | {"mask": kept}), notes)
-    if task == "jpeg" and "quality" not in values:
+    if task == "jpeg" and not values:
         return lambda path, photo: (Jpeg.from_file(path), ())
     ready = shared.build_task(task, values)
     return lambda path, photo: (ready, ())

@@ -15,11 +15,17 @@ from pnpcm.operators import (
     GaussianBlur,
     Inpainting,
     MultiCoilMRI,
+    NonlinearBlur,
     OperatorBase,
     PhaseRetrieval,
     SuperResolution,
 )
 from pnpcm.problems.task import Problem, Shape, Task
+
+
+def _reference(operator: Any) -> dict[str, Any]:
+    return {"reference": True} if operator.reference else {}
+
 
 _OPTIONS: dict[type[OperatorBase], Callable[[Any], dict[str, Any]]] = {
     Inpainting: lambda o: {"missing": round(20 * (1 - float(o.mask.float().mean()))) / 20},
@@ -27,9 +33,10 @@ _OPTIONS: dict[type[OperatorBase], Callable[[Any], dict[str, Any]]] = {
         {"factor": o.factor}
         | ({} if o.downsampler == "bicubic" else {"downsampler": o.downsampler})
     ),
-    GaussianBlur: lambda o: {"size": o.size, "sigma": o.sigma},
+    GaussianBlur: lambda o: {"size": o.size, "sigma": o.sigma} | _reference(o),
     JPEG: lambda o: {} if o.quality is None else {"quality": int(o.quality)},
-    PhaseRetrieval: lambda o: {"oversampling": o.oversampling},
+    NonlinearBlur: lambda o: {} if o.network is None else {"network": "kernel-wizard"},
+    PhaseRetrieval: lambda o: {"oversampling": o.oversampling} | _reference(o),
     MultiCoilMRI: lambda o: {"acceleration": round(1 / float(o.mask.float().mean()))},
 }
 
