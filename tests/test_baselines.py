@@ -7,7 +7,7 @@ import torch
 
 from golden import gen
 from pnpcm import OPERATORS, SOLVERS, measure
-from pnpcm.baselines import BASELINES, LINEAR, Baseline
+from pnpcm.baselines import BASELINES, LINEAR, NONLINEAR, Baseline
 from pnpcm.errors import UnknownNameError
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.priors.controlled import ControlledModel
@@ -15,6 +15,8 @@ from pnpcm.tune.methods import SCANS
 
 EVALUATIONS = {
     # docs/methods/README.md; PnP-DM's 2034 belongs to none of its published settings
+    "pnp-cm/official": 4,
+    "pnp-cm/fastmri": 4,
     "dps/official": 1000,
     "dps/lsun": 1000,
     "dps/fastmri": 1000,
@@ -57,6 +59,17 @@ def test_the_counter_confirms_the_published_evaluations(key: str) -> None:
 
 def test_phase_retrieval_of_pnp_dm_has_the_count_of_its_smaller_coupling() -> None:
     assert BASELINES["pnp-dm/official/phase-retrieval"].solver.nfe == 1491  # type: ignore[attr-defined]
+
+
+def test_pnp_cm_has_the_rows_of_its_paper() -> None:
+    """Phase retrieval in 8 iterations; the authors' step size of JPEG, whose gradients pile up."""
+    own = {name: row for name, row in PUBLISHED.items() if row.method == "pnp-cm"}
+    official = {f"pnp-cm/official/{task}" for task in LINEAR + NONLINEAR}
+    assert set(own) == official | {"pnp-cm/fastmri/r4", "pnp-cm/fastmri/r8"}
+    solver: Any = own["pnp-cm/official/phase-retrieval"].solver
+    assert solver.nfe == 8
+    jpeg: Any = own["pnp-cm/official/jpeg-5"].solver
+    assert (jpeg.data_step.lr, jpeg.data_step.reference) == (5e-4, True)
 
 
 def test_units_are_those_of_images_between_minus_one_and_one() -> None:

@@ -1,15 +1,15 @@
 """Schedules against the tables of docs/method.md §3 and §11."""
 
 import math
-from itertools import pairwise
 
 import pytest
 
-from pnpcm import PRESETS, PnPCMConfig
+from pnpcm import PRESETS
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import (
     alpha_bar,
     ddpm_decay,
+    decay_from,
     inverse_softplus,
     karras,
     softplus,
@@ -94,11 +94,15 @@ def numbers(text: str) -> list[float]:
     return [float(v) for v in text.split()]
 
 
-@pytest.mark.parametrize("name", SEQUENCES)
+PAPER = [name for name, row in PRESETS.items() if "paper" in row.source]
+
+
+@pytest.mark.parametrize("name", PAPER)
 def test_preset_gives_the_documented_sequences(name: str) -> None:
     config = PRESETS[name].solver
-    t, s, rho, mu = (numbers(row) for row in SEQUENCES[name])
+    t, s, rho, mu = (numbers(row) for row in SEQUENCES[name.removesuffix("-reference")])
     told = [(1 + d) * v for d, v in zip(config.deltas, config.sigmas, strict=True)]
+    assert config.told == pytest.approx(told)
     assert config.sigmas == pytest.approx(t, abs=6e-6)
     assert told == pytest.approx(s, abs=2e-5)
     assert config.rhos == pytest.approx(rho, abs=6e-6)
@@ -106,8 +110,8 @@ def test_preset_gives_the_documented_sequences(name: str) -> None:
 
 
 def test_the_document_covers_every_preset_of_the_paper() -> None:
-    assert set(SEQUENCES) == {name for name, row in PRESETS.items() if "paper" in row.source}
-    assert len(SEQUENCES) == 11
+    assert set(SEQUENCES) == {name.removesuffix("-reference") for name in PAPER}
+    assert (len(SEQUENCES), len(PAPER)) == (11, 15)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +135,12 @@ def test_alpha_sequence_of_superresolution_is_clamped() -> None:
     assert a == pytest.approx([0.78344, 0.94013, 0.9999, 0.9999], abs=6e-6)
 
 
+def test_decay_goes_on_from_any_level() -> None:
+    """a = 0.84, 0.924, then the ceiling: σ = 0.4, √0.076, 0.01."""
+    assert decay_from(0.4, 0.1, 4) == pytest.approx((0.4, math.sqrt(0.076), 0.01, 0.01))
+    assert decay_from(0.4, 0.1, 1) == (0.4,)
+
+
 def test_karras_grid() -> None:
     grid = karras(40)
     assert len(grid) == 40
@@ -146,38 +156,6 @@ def test_softplus_and_its_inverse() -> None:
     assert softplus_ramp(-4, 4, 1) == (softplus(-4),)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 20])
-def test_with_steps_keeps_the_ends(n: int) -> None:
-    config = PRESETS["celeba-hq/superres-4"].solver
-    other = config.with_steps(n)
-    assert other.n_steps == n
-    assert other.sigmas[0] == pytest.approx(config.sigmas[0])
-    assert other.rhos[0] == pytest.approx(config.rhos[0])
-    assert other.mu == config.mu
-    if n > 1:
-        assert other.sigmas[-1] == pytest.approx(config.sigmas[-1])
-        assert other.rhos[-1] == pytest.approx(config.rhos[-1])
-        assert other.deltas[-1] == config.deltas[-1]
-        ratios = [(1 - b**2) / (1 - a**2) for a, b in pairwise(other.sigmas)]
-        assert ratios == pytest.approx([ratios[0]] * (n - 1))
-    assert all(a > b for a, b in pairwise(other.sigmas))
-
-
-def test_with_steps_interpolates_deltas_and_leaves_the_same_count_alone() -> None:
-    config = PRESETS["fastmri/pd-r4"].solver
-    assert config.with_steps(4) is config
-    assert config.with_steps(7).deltas == pytest.approx((0.3, 1.15, 2, 4, 6, 4.25, 2.5))
-
-
-def test_with_steps_above_level_one_is_geometric() -> None:
-    config = PnPCMConfig(sigmas=(80.0, 0.8), deltas=(0, 0), rhos=(1, 1), mu=(0.2, 0.0))
-    other = config.with_steps(3)
-    assert other.sigmas == pytest.approx((80, 8, 0.8))
-    assert other.mu == pytest.approx((0.2, 0.1, 0.0))
-    rising = PnPCMConfig(sigmas=(0.5, 2.0), deltas=(0, 0), rhos=(1, 1))
-    assert rising.with_steps(3).sigmas == pytest.approx((0.5, 1.0, 2.0))
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -187,8 +165,7 @@ def test_with_steps_above_level_one_is_geometric() -> None:
         (lambda: ddpm_decay(100, 0.1, 0), "n must"),
         (lambda: karras(4, sigma_min=3, sigma_max=1), "sigma_min"),
         (lambda: softplus_ramp(0, 1, 0), "n must"),
-        (lambda: PRESETS["fastmri/pd-r4"].solver.with_steps(0), "n must"),
-        (lambda: PRESETS["fastmri/pd-r4"].solver.with_steps(2.5), "whole number"),  # type: ignore[arg-type]
+        (lambda: decay_from(1.0, 0.1, 4), "sigma must lie in"),
     ],
 )
 def test_bad_schedules_are_refused(call: object, words: str) -> None:

@@ -4,7 +4,7 @@ Origins: ``official`` (the authors' code, in our units: images in [-1, 1], noise
 sigma_y = 0.05), ``lsun`` and ``fastmri`` (what the PnP-CM paper says it changed), and the shipped
 priors ``faces``, ``natural`` and ``mri``: the fair tuning with 12 trials, ``faces@60`` with 60, all
 read from `data/baselines.json`, which `benchmarks/tune_baselines.py` writes. Where a publication
-has no value for a task, there is no row.
+has no value for a task, there is no row. PnP-CM's own rows are those of `presets`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from pnpcm.core import Config
+from pnpcm.presets import PRESETS
 from pnpcm.solvers import (
     CM4IRConfig,
     CMIterativeConfig,
@@ -72,6 +73,11 @@ def _published() -> list[Baseline]:
     def add(method: str, origin: str, configs: Mapping[str, Config], source: str) -> None:
         rows.append((method, origin, configs, source))
 
+    names = {t: f"celeba-hq/{t}" for t in LINEAR + NONLINEAR}
+    paper = {t: PRESETS.get(f"{n}-reference", PRESETS[n]) for t, n in names.items()}
+    knees = {t: PRESETS[f"fastmri/pd-{t}"].solver for t in SCANS}
+    add("pnp-cm", "official", {t: row.solver for t, row in paper.items()}, "CelebA-HQ files")
+    add("pnp-cm", "fastmri", knees, "PnP-CM, proton density")
     ffhq = {"superres-4": 0.3, "deblur-gauss": 0.3, "inpaint-70": 0.5, "nonlinear-deblur": 0.3}
     dps: dict[str, Config] = {k: DPSConfig(zeta=z) for k, z in ffhq.items()}
     add("dps", "official", dps | {"phase-retrieval": DPSConfig(zeta=1.0)}, "FFHQ files")

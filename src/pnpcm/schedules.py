@@ -88,10 +88,21 @@ def ddpm_decay(
         raise ArgumentError(
             f"i_N + index_offset must lie in [0, {len(bars) - 1}], got {i_N} + {index_offset}"
         )
+    return _decayed(bars[i_N + index_offset], decay, n, ceiling)
+
+
+def decay_from(sigma: float, decay: float, n: int, *, ceiling: float = 0.9999) -> tuple[float, ...]:
+    """The same recursion from a first level σ_0 = ``sigma`` below 1."""
+    if not 0 < sigma < 1:
+        raise ArgumentError(f"sigma must lie in (0, 1), got {sigma}; 1 − σ² is what grows")
+    return (sigma, *_decayed(1 - sigma**2, decay, n, ceiling)[1:])
+
+
+def _decayed(a: float, decay: float, n: int, ceiling: float) -> tuple[float, ...]:
     _check_count(n)
     if decay < 0:
         raise ArgumentError(f"decay must be ≥ 0, got {decay}; noise levels cannot grow")
-    a, sigmas = bars[i_N + index_offset], []
+    sigmas = []
     for _ in range(n):
         sigmas.append(min(max(math.sqrt(1 - a), SIGMA_MIN), SIGMA_MAX))
         a = min((1 + decay) * a, ceiling)

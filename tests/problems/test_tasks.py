@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import golden
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.names import TASK_NAMES
 from pnpcm.operators import JPEG, Blur, Inpainting, SuperResolution, measure
@@ -124,6 +125,47 @@ def test_a_task_and_its_bare_operator_are_described_alike(name: str) -> None:
     bare = Custom(task.operator((3, 64, 64)))
     for each in (task, bare):
         assert (each.operator_name, each.options) == (preset.operator, dict(preset.options))
+
+
+def test_reference_tasks_are_those_of_the_papers_code() -> None:
+    """Norms of what its routines make of the test image: blur, codec, stand-in of the codec."""
+    x = golden.image()
+    blur = Deblur(gaussian=(5, 10.0), reference=True).operator((3, 256, 256))
+    assert float(blur.A(x).norm()) == pytest.approx(166.74, rel=1e-3)
+    jpeg = Jpeg(quality=5, reference=True).operator((3, 256, 256))
+    assert float(jpeg.acquire(x).norm()) == pytest.approx(210.0912, rel=1e-5)
+    assert float(jpeg.A(x).norm()) == pytest.approx(197.4690, rel=1e-5)
+    phase = PhaseRetrievalTask(golden.code_mask(), reference=True).operator((3, 256, 256))
+    y = phase.A(x)
+    # its start comes from its own seed, whatever generator is handed in
+    starts = [phase.z_start(y, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    assert torch.equal(*starts)
+
+
+def test_reference_tasks_fit_the_presets_of_the_paper() -> None:
+    task: dict[str, Task] = {
+        "deblur-gauss": Deblur(gaussian=(5, 10.0), reference=True),
+        "jpeg-5": Jpeg(quality=5, reference=True),
+        "nonlinear-deblur": NonlinearDeblur(kernel_wizard="GOPRO_wVAE.pth"),
+        "phase-retrieval": PhaseRetrievalTask(golden.code_mask(), reference=True),
+    }
+    for name, each in task.items():
+        row = PRESETS[f"celeba-hq/{name}-reference"]
+        assert (each.operator_name, each.options) == (row.operator, dict(row.options))
+        assert each.options != dict(PRESETS[f"celeba-hq/{name}"].options)
+    for name in ("deblur-gauss", "phase-retrieval"):
+        bare = Custom(task[name].operator((3, 256, 256)))
+        assert bare.options == task[name].options
+
+
+def test_reference_tasks_refuse_what_the_papers_code_does_not_have() -> None:
+    for options in ({"motion": (5, 30)}, {"gaussian": (5, 10.0), "boundary": "circular"}):
+        with pytest.raises(ArgumentError, match="with zero borders; give gaussian"):
+            Deblur(**options, reference=True)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="brings its own blur; leave length, exposure out"):
+        NonlinearDeblur(length=3.0, exposure=2.0, kernel_wizard="file.pth")
+    with pytest.raises(ArgumentError, match=r"kernel_wizard is no\.pth, which is not a file; give"):
+        NonlinearDeblur(kernel_wizard="no.pth").operator((3, 128, 128))
 
 
 def test_options_are_checked() -> None:

@@ -1,10 +1,11 @@
 """The whole algorithm against docs/method.md §12.3 and the properties of §12.5."""
 
+import gc
 from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from golden import Tanh, gen, image, mask, mri, relative
 from pnpcm import PRESETS, CGStep, ConsistencyModel, GradientStep, PnPCM, PnPCMConfig, measure
@@ -290,6 +291,43 @@ def test_residuals_are_the_moves() -> None:
     a, b = seen[1], seen[2]
     moves = [(p - q).flatten(1).norm(dim=1) for p, q in ((b.x, a.x), (b.z, a.z), (b.u, a.u))]
     assert torch.allclose(result.residuals[2], (moves[0] + moves[1] + moves[2]) / 4)
+
+
+def test_no_image_is_kept_longer_than_it_is_needed() -> None:
+    """The prior sees x, u, z, z + ũ and its noisy input alive; the data step x, u, ũ, z, x̃ − ũ."""
+    shape, alive = (1, 3, 21, 23), []
+
+    def count(who: str) -> None:
+        images = [t for t in gc.get_objects() if type(t) is Tensor and t.shape == shape]
+        alive.append((who, len({t.data_ptr() for t in images})))
+
+    class Network(nn.Module):
+        def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
+            return x
+
+    class Prior(ConsistencyModel):
+        def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
+            count("prior")
+            return super().forward(x, sigma)
+
+    class Inner:
+        def __call__(
+            self, v: Tensor, y: Tensor, operator: Operator, rho: float, *, z_prev: Tensor | None
+        ) -> Tensor:
+            count("data")
+            return v / 2
+
+    class Mean:
+        def A(self, x: Tensor) -> Tensor:
+            return x.mean((-2, -1))
+
+        def x_shape(self, y: Tensor) -> tuple[int, ...]:
+            return shape
+
+    config = small_config(sigmas=(0.3, 0.2, 0.1), noise_scale=1.0, mu=0.2, data_step=Inner())
+    PnPCM(Prior(Network()), config)(torch.zeros(1, 3), Mean(), generator=gen())
+    assert max(n for who, n in alive if who == "data") <= 5
+    assert max(n for who, n in alive if who == "prior") <= 5
 
 
 # bad input ---------------------------------------------------------------------------------------

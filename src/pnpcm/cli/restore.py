@@ -29,6 +29,8 @@ def restore(
     quality: shared.Quality = None,
     length: shared.Length = None,
     angle: shared.Angle = None,
+    reference_operator: shared.ReferenceOperator = False,
+    kernel_wizard: shared.KernelWizard = None,
     operator: Annotated[
         str | None, typer.Option(help="Your own forward model: my_module:MyOperator.")
     ] = None,
@@ -79,6 +81,8 @@ def restore(
         quality=quality,
         length=length,
         angle=angle,
+        reference_operator=reference_operator,
+        kernel_wizard=kernel_wizard,
     )
     choice = TaskChoice(task, operator, values, mask, mask_color)
     if format not in (None, "png", "jpeg", "tiff", "webp"):

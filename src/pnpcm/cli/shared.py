@@ -35,6 +35,18 @@ LinearLight = Annotated[bool, typer.Option(help="deblur: light was blurred, not 
 Quality = Annotated[int | None, typer.Option(help="jpeg: 1…100, instead of the file's own tables.")]
 Length = Annotated[float | None, typer.Option(help="nonlinear-deblur: pixels of motion.")]
 Angle = Annotated[float | None, typer.Option(help="nonlinear-deblur: degrees.")]
+ReferenceOperator = Annotated[
+    bool,
+    typer.Option(
+        "--reference-operator",
+        help="deblur, jpeg, phase-retrieval: as in the authors' released code; "
+        "the scores of the presets …-reference belong to it.",
+    ),
+]
+KernelWizard = Annotated[
+    Path | None,
+    typer.Option(help="nonlinear-deblur: the paper's network, its file GOPRO_wVAE.pth."),
+]
 
 # fields of Options
 Method = Annotated[
@@ -166,6 +178,10 @@ def given(**options: Any) -> dict[str, Any]:
             found[name] = _pair(name, found[name])
     if "kernel" in found:
         found["kernel"] = _kernel(found["kernel"])
+    if "reference_operator" in found:
+        found["reference"] = found.pop("reference_operator")
+    if "kernel_wizard" in found:  # measurement files are read from other folders
+        found["kernel_wizard"] = str(found["kernel_wizard"].resolve())
     return found
 
 

@@ -22,11 +22,16 @@ def simulate(
     kernel: shared.Kernel = None,
     gaussian: shared.Gaussian = None,
     motion: shared.Motion = None,
-    boundary: shared.Boundary = None,
+    boundary: Annotated[
+        str | None,
+        typer.Option(help="deblur: reflect (default), zero (as in the paper) or circular."),
+    ] = None,
     linear_light: shared.LinearLight = False,
     quality: shared.Quality = None,
     length: shared.Length = None,
     angle: shared.Angle = None,
+    reference_operator: shared.ReferenceOperator = False,
+    kernel_wizard: shared.KernelWizard = None,
     seed: shared.Seed = 0,
     out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("out/measured"),
 ) -> None:
@@ -56,6 +61,8 @@ def simulate(
         quality=quality,
         length=length,
         angle=angle,
+        reference_operator=reference_operator,
+        kernel_wizard=kernel_wizard,
     )
     if mask is not None:
         values["mask"] = hole_mask(mask)[0]

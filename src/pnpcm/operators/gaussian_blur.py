@@ -38,7 +38,8 @@ class GaussianBlur(Blur):
 
     @property
     def preset_options(self) -> dict[str, Any]:
-        return {"size": self.size, "sigma": self.sigma}
+        named = {"reference": True} if self.reference else {}
+        return {"size": self.size, "sigma": self.sigma} | named
 
     @classmethod
     def example(

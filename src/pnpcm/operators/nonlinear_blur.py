@@ -82,6 +82,10 @@ class NonlinearBlur(OperatorBase):
         """The network of the paper: ``GOPRO_wVAE.pth`` of blur-kernel-space-exploring."""
         return cls(KernelWizard.from_checkpoint(path), code)
 
+    @property
+    def preset_options(self) -> dict[str, Any]:
+        return {} if self.network is None else {"network": "kernel-wizard"}
+
     @classmethod
     def example(
         cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)

@@ -136,7 +136,8 @@ class PhaseRetrieval(OperatorBase):
 
     @property
     def preset_options(self) -> dict[str, Any]:
-        return {"oversampling": self.oversampling}
+        named = {"reference": True} if self.reference else {}
+        return {"oversampling": self.oversampling} | named
 
     def resolve_signs(self, x: Tensor, reference: Tensor, distance: Distance) -> Tensor:
         """Of the 2^C images that A cannot tell from ``x``, the one nearest to ``reference``.

@@ -2,7 +2,8 @@
 
 from pnpcm.problems.choice import TaskChoice
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
-from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask, resolve_signs
+from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
+from pnpcm.problems.signs import resolve_signs
 from pnpcm.problems.table import TASKS, build
 from pnpcm.problems.task import Custom, Problem, Task
 

@@ -57,7 +57,7 @@ class TaskChoice:
                 raise ArgumentError(
                     "inpaint needs --mask FILE or --mask-color #rrggbb, one of them"
                 )
-        elif self.task != "jpeg" or "quality" in self.options:
+        elif self.task != "jpeg" or self.options:
             build(TASKS[self.task], self.options)
 
     def of(self, photo: Photo) -> tuple[Task, tuple[str, ...]]:
@@ -66,7 +66,7 @@ class TaskChoice:
             return Custom(import_operator(self.operator, tuple(photo.x.shape[1:]))), ()
         if self.task is None:
             raise ArgumentError(f"{photo.path} is a picture, which needs a task; give --task")
-        if self.task == "jpeg" and "quality" not in self.options:
+        if self.task == "jpeg" and not self.options:
             return Jpeg.from_file(photo.path), ()
         notes: tuple[str, ...] = ()
         options = dict(self.options)

@@ -163,6 +163,8 @@ class Deblur(Task):
 
     ``boundary``: what lies beyond the picture; "unknown" solves on a canvas grown by the kernel.
     ``linear_light``: light was blurred, not pixel values (borders are then replicated).
+    ``reference``: the Gaussian of the authors' released code, with zero borders; the paper's
+    deblurring score belongs to it (see ``GaussianBlur``).
     """
 
     name = "deblur"
@@ -171,6 +173,7 @@ class Deblur(Task):
     motion: tuple[float, float] | None = None
     boundary: str = "unknown"
     linear_light: bool = False
+    reference: bool = False
 
     def __post_init__(self) -> None:
         if [self.kernel, self.gaussian, self.motion].count(None) != 2:
@@ -181,6 +184,14 @@ class Deblur(Task):
                 f"boundary is {self.boundary!r}, but linear_light replicates borders; "
                 "leave boundary out"
             )
+        if self.reference:
+            zero = self.boundary in ("unknown", "zero")
+            if self.gaussian is None or self.linear_light or not zero:
+                raise ArgumentError(
+                    "reference is the Gaussian of the paper's code, with zero borders; "
+                    "give gaussian, and leave linear_light and boundary out"
+                )
+            object.__setattr__(self, "boundary", "zero")
 
     @property
     def taps(self) -> Tensor:
@@ -201,7 +212,8 @@ class Deblur(Task):
     def options(self) -> dict[str, Any]:
         if self.gaussian is None or self.linear_light:
             return {}
-        return {"size": int(self.gaussian[0]), "sigma": float(self.gaussian[1])}
+        named = {"reference": True} if self.reference else {}
+        return {"size": int(self.gaussian[0]), "sigma": float(self.gaussian[1])} | named
 
     def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
         """A simulated picture needs something beyond its border: its mirror."""
@@ -215,7 +227,8 @@ class Deblur(Task):
         if self.boundary == "unknown":
             raise ArgumentError("boundary is 'unknown'; a forward model needs a known one")
         if self.gaussian is not None and self.boundary == "zero":
-            return GaussianBlur(image_shape, int(self.gaussian[0]), self.gaussian[1])
+            size, sigma = int(self.gaussian[0]), self.gaussian[1]
+            return GaussianBlur(image_shape, size, sigma, reference=self.reference)
         return Blur(self.taps, image_shape, self.boundary)
 
     def problem(self, y: Tensor) -> Problem:

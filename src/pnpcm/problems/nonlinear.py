@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.operators import JPEG, NonlinearBlur, OperatorBase, PhaseRetrieval
 from pnpcm.problems.task import Problem, Shape, Task
-from pnpcm.rng import randn_like
 
 # Root mean square error of quality 5 on photographs in [-1, 1] (24 dB). It falls with the square
 # root of the tables' mean: most of what a coarse table discards is small already.
@@ -23,12 +22,17 @@ _QUALITY_5_ERROR = 0.126
 
 @dataclass(frozen=True, eq=False)
 class Jpeg(Task):
-    """y was compressed at a ``quality``, or with the ``tables`` of its file."""
+    """y was compressed at a ``quality``, or with the ``tables`` of its file.
+
+    ``reference``: codec and smooth stand-in of the paper's code instead of those of real files;
+    y is not rounded to 8 bits.
+    """
 
     name = "jpeg"
     quality: int | None = None
     tables: Tensor | None = None
     subsampling: str = "4:2:0"
+    reference: bool = False
 
     def __post_init__(self) -> None:
         if (self.quality is None) == (self.tables is None):
@@ -49,17 +53,18 @@ class Jpeg(Task):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {} if self.quality is None else {"quality": self.quality}
+        named = {"reference": True} if self.reference else {}
+        return ({} if self.quality is None else {"quality": self.quality}) | named
 
     def operator(self, image_shape: Shape) -> JPEG:
-        """With the chroma sampling and the 8-bit pixels of real files."""
+        """With the chroma sampling and the 8-bit pixels of real files, or those of the paper."""
         quality = 50 if self.quality is None else self.quality
         return JPEG(
             quality,
             tables=self.tables,
             subsampling=self.subsampling,
-            chroma="libjpeg",
-            eight_bit=True,
+            chroma="smooth" if self.reference else "libjpeg",
+            eight_bit=not self.reference,
         )
 
     def error_std(self, noise_std: float) -> float:
@@ -70,12 +75,30 @@ class Jpeg(Task):
 
 @dataclass(frozen=True, eq=False)
 class NonlinearDeblur(Task):
-    """A camera moved by ``length`` pixels at ``angle`` degrees; light adds up, pixels do not."""
+    """A camera moved by ``length`` pixels at ``angle`` degrees; light adds up, pixels do not.
+
+    ``kernel_wizard``: the network of the paper in its place, a checkpoint file
+    (``GOPRO_wVAE.pth`` of blur-kernel-space-exploring); sides are multiples of 128.
+    """
 
     name = "nonlinear-deblur"
     length: float = 15.0
     angle: float = 30.0
     exposure: float = 1.0
+    kernel_wizard: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kernel_wizard is not None and self._motion:
+            raise ArgumentError(
+                f"kernel_wizard brings its own blur; leave {', '.join(self._motion)} out"
+            )
+
+    @property
+    def _motion(self) -> dict[str, float]:
+        """What differs from the usual camera."""
+        usual = {"length": 15.0, "angle": 30.0, "exposure": 1.0}
+        given = {name: getattr(self, name) for name in usual}
+        return {name: value for name, value in given.items() if value != usual[name]}
 
     @property
     def operator_name(self) -> str:
@@ -83,22 +106,26 @@ class NonlinearDeblur(Task):
 
     @property
     def options(self) -> dict[str, Any]:
-        usual = NonlinearDeblur()
-        fields = ("length", "angle", "exposure")
-        given = {f: getattr(self, f) for f in fields}
-        return {f: v for f, v in given.items() if v != getattr(usual, f)}
+        return self._motion if self.kernel_wizard is None else {"network": "kernel-wizard"}
 
     def operator(self, image_shape: Shape) -> OperatorBase:
+        if self.kernel_wizard is not None:
+            return _kernel_wizard(self.kernel_wizard)
         return NonlinearBlur(length=self.length, angle=self.angle, exposure=self.exposure)
 
 
 @dataclass(frozen=True, eq=False)
 class PhaseRetrievalTask(Task):
-    """y holds magnitudes of the coded image's Fourier transform; the code is drawn or given."""
+    """y holds magnitudes of the coded image's Fourier transform; the code is drawn or given.
+
+    ``reference``: start as the paper's code does, and choose the signs of the channels as it does,
+    by LPIPS to a sample of the prior.
+    """
 
     name = "phase-retrieval"
     code_mask: Tensor | None = None
     oversampling: float = 4.0
+    reference: bool = False
 
     @property
     def operator_name(self) -> str:
@@ -106,7 +133,8 @@ class PhaseRetrievalTask(Task):
 
     @property
     def options(self) -> dict[str, Any]:
-        return {"oversampling": self.oversampling}
+        named = {"reference": True} if self.reference else {}
+        return {"oversampling": self.oversampling} | named
 
     def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
         if self.code_mask is not None:
@@ -120,7 +148,7 @@ class PhaseRetrievalTask(Task):
                 "phase-retrieval needs the code mask of the instrument; give code_mask, or a "
                 "measurement file of `pnpcm simulate`"
             )
-        return PhaseRetrieval(self.code_mask, self.oversampling)
+        return PhaseRetrieval(self.code_mask, self.oversampling, reference=self.reference)
 
     def problem(self, y: Tensor) -> Problem:
         return Problem(y, self.operator((0, 0, 0)))
@@ -130,28 +158,12 @@ class PhaseRetrievalTask(Task):
         return torch.zeros(problem.operator.x_shape(problem.y))
 
 
-LEVEL = 0.3
-
-
-def resolve_signs(
-    operator: PhaseRetrieval, x: Tensor, reference: Tensor | None, prior: Prior
-) -> tuple[Tensor, str]:
-    """``x`` with its signs turned to fit ``reference``, or else to please the prior most."""
-    if reference is not None:
-        turned = operator.resolve_signs(x, reference.to(x), squared_distance)
-        return turned, "signs of the channels: those of the reference"
-    noise = LEVEL * randn_like(x[:1], torch.Generator().manual_seed(0))
-
-    def surprise(candidate: Tensor, _: Tensor) -> Tensor:
-        return squared_distance(prior(candidate + noise, LEVEL), candidate)
-
-    turned = operator.resolve_signs(x, x, surprise)
-    return turned, (
-        "signs of the channels: those that the prior denoises best; a guess, which may be wrong "
-        "(give a reference to be sure)"
-    )
-
-
-def squared_distance(a: Tensor, b: Tensor) -> Tensor:
-    """Mean square of the difference, one number per image."""
-    return (a - b).square().flatten(1).mean(1)
+@lru_cache(maxsize=1)
+def _kernel_wizard(path: str) -> NonlinearBlur:
+    """The network's blur; the file of 460 MB is read once for many images."""
+    if not Path(path).is_file():
+        raise ArgumentError(
+            f"kernel_wizard is {path}, which is not a file; give GOPRO_wVAE.pth of "
+            "blur-kernel-space-exploring"
+        )
+    return NonlinearBlur.from_checkpoint(path)

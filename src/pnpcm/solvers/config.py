@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from pnpcm.core import Config, DataStep
 from pnpcm.errors import ArgumentError
-from pnpcm.schedules import ddpm_decay, inverse_softplus, linspace, softplus_ramp
+from pnpcm.schedules import (
+    ddpm_decay,
+    decay_from,
+    inverse_softplus,
+    linspace,
+    softplus,
+    softplus_ramp,
+)
 from pnpcm.solvers.data_steps import ProxStep
+
+FAMILIES = ("ddpm", "geometric", "explicit")
+RULES = ("ends", "released")
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,10 @@ class PnPCMConfig(Config):
     gives each value. ``noise_scale=0`` switches injection off (the prior still gets
     (1 + δ_k) σ_k). ``init="auto"`` takes the operator's own start where it has one,
     ``"z_start"`` the place where its first data step starts (for JPEG the picture itself).
+
+    ``family``: how the levels were made, so that :meth:`with_steps` can make more or fewer of them:
+    ``"ddpm"`` (1 − σ² grows by the factor 1 + ``decay`` per step up to 0.9999), ``"geometric"``, or
+    ``"explicit"``. Levels that do not follow the family they claim are explicit.
     """
 
     sigmas: tuple[float, ...]
@@ -31,6 +46,8 @@ class PnPCMConfig(Config):
     clamp: bool = True
     init: str = "auto"
     data_step: DataStep = field(default_factory=ProxStep)
+    family: str = "explicit"
+    decay: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("sigmas", "deltas", "rhos"):
@@ -60,6 +77,26 @@ class PnPCMConfig(Config):
             raise ArgumentError(f"noise_scale must be ≥ 0, got {self.noise_scale}")
         if self.init not in ("auto", "zero", "z_start"):
             raise ArgumentError(f"init must be 'auto', 'zero' or 'z_start', got {self.init!r}")
+        if self.family not in FAMILIES:
+            raise ArgumentError(f"family must be one of {', '.join(FAMILIES)}, got {self.family!r}")
+        if self.family == "ddpm" and (self.decay is None or not 0 <= self.decay < math.inf):
+            raise ArgumentError(f"family 'ddpm' needs a decay ≥ 0, got {self.decay}")
+        if not self._follows_family():
+            object.__setattr__(self, "family", "explicit")
+        if self.family != "ddpm":
+            object.__setattr__(self, "decay", None)
+
+    def _follows_family(self) -> bool:
+        """Whether the levels are those of the family, to the digits that a preset file keeps."""
+        first, last, made = self.sigmas[0], self.sigmas[-1], self.sigmas
+        if self.family == "geometric":
+            made = _geometric((first, last), self.n_steps)
+        elif self.family == "ddpm":
+            if first >= 1:
+                return False
+            made = decay_from(first, cast(float, self.decay), self.n_steps)
+        pairs = zip(self.sigmas, made, strict=True)
+        return all(math.isclose(a, b, rel_tol=2e-3) for a, b in pairs)
 
     @property
     def n_steps(self) -> int:
@@ -74,6 +111,11 @@ class PnPCMConfig(Config):
     def example(cls) -> PnPCMConfig:
         """A short run for the laws."""
         return cls.geometric((0.5, 0.1), n=3, noise_std=0.1, mu=0.2)
+
+    @property
+    def told(self) -> tuple[float, ...]:
+        """(1 + δ_k) σ_k, the levels that the prior is told."""
+        return tuple((1 + d) * s for d, s in zip(self.deltas, self.sigmas, strict=True))
 
     @property
     def momentum(self) -> tuple[float, ...]:
@@ -102,6 +144,8 @@ class PnPCMConfig(Config):
             rhos=softplus_ramp(*rho, n),
             mu=mu,
             data_step=ProxStep() if data_step is None else data_step,
+            family="ddpm",
+            decay=decay,
         )
 
     @classmethod
@@ -136,29 +180,50 @@ class PnPCMConfig(Config):
             init=init,
             clamp=clamp,
             data_step=ProxStep() if data_step is None else data_step,
+            family="geometric",
         )
 
-    def with_steps(self, n: int) -> PnPCMConfig:
-        """The same run in ``n`` iterations.
+    def with_steps(self, n: int, *, rule: str = "ends") -> PnPCMConfig:
+        """The same run in ``n`` iterations: its sequences sampled at ``n`` even positions.
 
-        δ (and a tuple of μ) are interpolated, ρ keeps its ends before softplus, and the decay
-        (1 + γ) of 1 − σ² is chosen anew so that the first and last σ stay. One iteration keeps
-        the first values. Levels of 1 and above are spaced evenly in ln σ instead.
+        First and last values stay (one iteration keeps the first). What the prior is told,
+        (1 + δ) σ, is interpolated in ln and so stays between the levels it was told before; σ
+        follows its family, ρ is interpolated before softplus (ddpm) or in ln, a tuple of μ
+        linearly.
+
+        ``rule="released"``, for the paper's schedules (ddpm): what ``T_sampling`` changes in the
+        authors' code. The decay per step stays, so that more iterations end at a lower level and
+        fewer at a higher one; the ends of ρ and the first μ stay. That code takes one δ per
+        iteration from the user, or 0.1; here 1 + δ is interpolated in ln.
         """
         if n != int(n) or n < 1:
             raise ArgumentError(f"n must be a whole number, at least 1, got {n}")
+        if rule not in RULES:
+            raise ArgumentError(f"rule must be 'ends' or 'released', got {rule!r}")
+        if rule == "released" and self.family != "ddpm":
+            raise ArgumentError(
+                f"rule is 'released', which keeps the decay of the paper's schedules; this one is "
+                f"{self.family}: leave rule out"
+            )
+        n = int(n)
         if n == self.n_steps:
             return self
-        first, last = self.sigmas[0], self.sigmas[-1]
-        if max(first, last) < 1:
-            a, b = (math.log1p(-(s**2)) for s in (first, last))
-            sigmas = tuple(math.sqrt(-math.expm1(v)) for v in linspace(a, b, n))
+        decay = self.decay
+        if rule == "ends" and decay is not None:
+            decay = math.expm1(math.log1p(decay) * (self.n_steps - 1) / max(n - 1, 1))
+        if decay is None:
+            sigmas = _resampled(self.sigmas, n, math.log, math.exp)
+            rhos = _resampled(self.rhos, n, math.log, math.exp)
         else:
-            sigmas = tuple(math.exp(v) for v in linspace(math.log(first), math.log(last), n))
-        rho_ends = inverse_softplus(self.rhos[0]), inverse_softplus(self.rhos[-1])
-        mu = _interpolate(self.mu, n) if isinstance(self.mu, tuple) else self.mu
-        deltas = _interpolate(self.deltas, n)
-        return replace(self, sigmas=sigmas, deltas=deltas, rhos=softplus_ramp(*rho_ends, n), mu=mu)
+            sigmas = decay_from(self.sigmas[0], decay, n)
+            rhos = _resampled(self.rhos, n, inverse_softplus, softplus)
+        if rule == "ends":
+            told = _resampled(self.told, n, math.log, math.exp)
+            deltas = tuple(t / s - 1 for t, s in zip(told, sigmas, strict=True))
+        else:
+            deltas = _resampled(self.deltas, n, math.log1p, math.expm1)
+        mu = _resampled(self.mu, n) if isinstance(self.mu, tuple) else self.mu
+        return replace(self, sigmas=sigmas, deltas=deltas, rhos=rhos, mu=mu, decay=decay)
 
 
 def _geometric(ends: tuple[float, float], n: int) -> tuple[float, ...]:
@@ -182,11 +247,20 @@ def _check_each(
             raise ArgumentError(f"{name} must be {what}, got {name}[{k}] = {value}{hint}")
 
 
-def _interpolate(values: tuple[float, ...], n: int) -> tuple[float, ...]:
-    """``values`` resampled at ``n`` evenly spaced places, ends kept, linear in between."""
+def _resampled(
+    values: tuple[float, ...],
+    n: int,
+    to: Callable[[float], float] = float,
+    back: Callable[[float], float] = float,
+) -> tuple[float, ...]:
+    """``values`` at ``n`` even positions, ends included, linear in ``to(value)`` in between."""
     last, out = len(values) - 1, []
     for position in linspace(0.0, float(last), n):
         i = min(int(position), max(last - 1, 0))
         j = min(i + 1, last)
-        out.append(values[i] + (position - i) * (values[j] - values[i]))
+        share = position - i
+        if share in (0.0, 1.0):  # exact, also where to and back round
+            out.append(values[j] if share else values[i])
+        else:
+            out.append(back(to(values[i]) + share * (to(values[j]) - to(values[i]))))
     return tuple(out)

@@ -35,38 +35,16 @@ class PnPCM(SolverBase[PnPCMConfig]):
 
     def _solve(self, run: Run) -> Tensor:
         config, y, operator = self.config, run.y, run.operator
-        unit = (run.high - run.low) / 2  # configurations are quoted for [-1, 1]
-        z_prev = z_start(run)
-        x = self._start(run, z_prev)
-        u = torch.zeros_like(x)
-        x_ahead, u_ahead = x, u
-        steps = zip(config.sigmas, config.deltas, config.rhos, config.momentum, strict=True)
-        # images may be large: what is not needed again is dropped at once, and what nobody else
-        # can hold (callbacks keep x, z, u) is changed in place
-        for k, (sigma, delta, rho, mu) in enumerate(steps, start=1):
-            v = x_ahead - u_ahead
-            del x_ahead
-            z = config.data_step(v, y, operator, rho, z_prev=z_prev)
-            del v
-            z_moved = norm(z - (x if z_prev is None else z_prev))
-            z_prev, total = z, z + u_ahead
-            del u_ahead
-            noised = total
-            if config.noise_scale > 0:
-                noised = run.noise(total)
-                noised.mul_(config.noise_scale * sigma * unit).add_(total)
-            x_next = run.prior(noised, (1 + delta) * sigma * unit)
-            del noised
-            run.check(x_next, k, sigma)
-            if config.clamp:
-                x_next = run.clamp(x_next)
-            u_next = total - x_next
-            del total
-            dx, du = x_next - x, u_next - u
-            run.residuals.append((norm(dx) + z_moved + norm(du)) / math.sqrt(x[0].numel()))
-            x, u = x_next, u_next
-            x_ahead, u_ahead = dx.mul_(mu).add_(x), du.mul_(mu).add_(u)  # noqa: F841  # seen by k + 1
-            del x_next, u_next, dx, du
+        z = z_start(run)
+        x = self._start(run, z)
+        ahead = _Ahead(x, z)
+        rows = zip(config.sigmas, config.told, config.rhos, config.momentum, strict=True)
+        for k, (sigma, told, rho, mu) in enumerate(rows, start=1):
+            z = config.data_step(ahead.x_minus_u(), y, operator, rho, z_prev=ahead.z)
+            u = ahead.u_plus(z)  # ũ + z
+            x = self._denoised(run, u, k, sigma, told)  # f(ũ + z + σ n, (1 + δ) σ)
+            u = u - x
+            run.residuals.append(ahead.extrapolate(x, u, mu))  # x̃, ũ
             run.tell(Step(k=k, sigma=sigma, rho=rho, x=x, z=z, u=u))
         return x
 
@@ -75,3 +53,48 @@ class PnPCM(SolverBase[PnPCMConfig]):
             return start(run, lambda: run.middle)
         from_z = self.config.init == "z_start" and run.x_init is None
         return z if from_z and z is not None else run.origin
+
+    def _denoised(self, run: Run, total: Tensor, k: int, sigma: float, told: float) -> Tensor:
+        """f(total + σ n, (1 + δ) σ), clamped; the noise becomes the sum in place."""
+        unit = (run.high - run.low) / 2  # configurations are quoted for [-1, 1]
+        scale, noised = self.config.noise_scale, total
+        if scale > 0:
+            noised = run.noise(total)
+            noised.mul_(scale * sigma * unit).add_(total)
+        x = run.prior(noised, told * unit)
+        del noised
+        run.check(x, k, sigma)
+        return run.clamp(x) if self.config.clamp else x
+
+
+class _Ahead:
+    """x̃ and ũ of the next iteration, and how far z, x and u moved in this one.
+
+    Images may be large: each is dropped at its last use, and only what nobody else can hold
+    (callbacks keep x, z and u) is changed in place.
+    """
+
+    def __init__(self, x: Tensor, z: Tensor | None) -> None:
+        self.x, self.u, self.z = x, torch.zeros_like(x), z
+        self.x_ahead, self.u_ahead = self.x, self.u
+
+    def x_minus_u(self) -> Tensor:
+        """x̃ − ũ; x̃ ends here."""
+        v = self.x_ahead - self.u_ahead
+        del self.x_ahead
+        return v
+
+    def u_plus(self, z: Tensor) -> Tensor:
+        """ũ + z; ũ and the previous z end here."""
+        self.z_moved = norm(z - (self.x if self.z is None else self.z))
+        self.z, total = z, z + self.u_ahead
+        del self.u_ahead
+        return total
+
+    def extrapolate(self, x: Tensor, u: Tensor, mu: float) -> Tensor:
+        """(x̃, ũ) = (x, u) + μ [(x, u) − (x_prev, u_prev)], and Δ_k of :class:`Result`."""
+        dx, du = x - self.x, u - self.u
+        self.x, self.u = x, u
+        moved = norm(dx) + self.z_moved + norm(du)
+        self.x_ahead, self.u_ahead = dx.mul_(mu).add_(x), du.mul_(mu).add_(u)
+        return moved / math.sqrt(x[0].numel())
