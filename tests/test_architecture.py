@@ -16,6 +16,7 @@ SOURCE = Path(pnpcm.__file__).parent
 LAYERS = {
     **dict.fromkeys(("core", "errors", "tables", "names", "places"), 0),
     **dict.fromkeys(("networks", "schedules", "linalg", "transforms", "rng", "counted", "laws"), 1),
+    **dict.fromkeys(("arguments",), 1),
     **dict.fromkeys(("io", "metrics"), 1),
     **dict.fromkeys(("operators", "priors", "solvers"), 2),
     **dict.fromkeys(("mri", "interop", "training", "problems"), 3),

@@ -38,7 +38,7 @@ Map = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Problem:
+class Example:
     """One inverse problem of the demo: what is measured, and how it is solved and shown."""
 
     note: str
@@ -115,7 +115,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def _judge(
-    task: str, problem: Problem, y: Tensor, result: Result
+    task: str, problem: Example, y: Tensor, result: Result
 ) -> tuple[Row, list[tuple[str, Tensor]]]:
     """Scores and pictures of one result."""
     x, x_true, operator = result.x, problem.x_true, problem.operator
@@ -171,36 +171,36 @@ def _spectrum(y: Tensor) -> Tensor:
     return 2 * (value - low) / (high - low) - 1
 
 
-def _inpainting(generator: torch.Generator) -> Problem:
+def _inpainting(generator: torch.Generator) -> Example:
     x = _photo("Wine_by_Jakkub_Mede.png")
     operator = Inpainting.random((256, 256), missing=0.7, generator=generator)
-    return Problem("70 % missing", x, operator, "natural/inpaint-70", before=operator.x_start)
+    return Example("70 % missing", x, operator, "natural/inpaint-70", before=operator.x_start)
 
 
-def _superresolution(generator: torch.Generator) -> Problem:
+def _superresolution(generator: torch.Generator) -> Example:
     x = _photo("friends_by_Aitzol_Berasategi.png")
     operator = SuperResolution((3, 256, 256), 4)
-    return Problem("factor 4", x, operator, "natural/superres-4", before=operator.A_dagger)
+    return Example("factor 4", x, operator, "natural/superres-4", before=operator.A_dagger)
 
 
-def _deblurring(generator: torch.Generator) -> Problem:
+def _deblurring(generator: torch.Generator) -> Example:
     x = _photo("picosdeeuropa_by_Aitzol_Berasategi.png")
-    return Problem("5×5, σ 10", x, GaussianBlur((3, 256, 256)), "natural/deblur-gauss")
+    return Example("5×5, σ 10", x, GaussianBlur((3, 256, 256)), "natural/deblur-gauss")
 
 
-def _jpeg(generator: torch.Generator) -> Problem:
+def _jpeg(generator: torch.Generator) -> Example:
     x = _photo("Picture_0B_by_freespace.png")
-    return Problem("quality 5", x, Jpeg(5).operator((3, 256, 256)), "natural/jpeg-5")
+    return Example("quality 5", x, Jpeg(5).operator((3, 256, 256)), "natural/jpeg-5")
 
 
-def _nonlinear_deblurring(generator: torch.Generator) -> Problem:
+def _nonlinear_deblurring(generator: torch.Generator) -> Example:
     x = _photo("Picture_1A_by_freespace.png")
-    return Problem("motion in linear light", x, NonlinearBlur(), "natural/nonlinear-deblur")
+    return Example("motion in linear light", x, NonlinearBlur(), "natural/nonlinear-deblur")
 
 
-def _phase_retrieval(generator: torch.Generator) -> Problem:
+def _phase_retrieval(generator: torch.Generator) -> Example:
     x = _photo("seeding_by_Clements_Engelhardt.png")[..., :128, :128].contiguous()
-    return Problem(
+    return Example(
         "75 % unseen, oracle signs",
         x,
         PhaseRetrieval.random((128, 128), generator),
@@ -210,11 +210,11 @@ def _phase_retrieval(generator: torch.Generator) -> Problem:
     )
 
 
-def _mri(generator: torch.Generator) -> Problem:
+def _mri(generator: torch.Generator) -> Example:
     scan = simulate_scan(phantom((192, 192)), n_coils=8, generator=generator)
     x = scan.x_true * intensity_scale(scan.x_true, "p99.5=0.8")[0]  # units of the prior "mri"
     operator = MultiCoilMRI(scan.coil_maps, gaussian1d(192, 4, 16, generator=generator))
-    return Problem(
+    return Example(
         "phantom, 8 coils, R = 4",
         x,
         operator,
@@ -225,7 +225,7 @@ def _mri(generator: torch.Generator) -> Problem:
     )
 
 
-TASKS: dict[str, Callable[[torch.Generator], Problem]] = {
+TASKS: dict[str, Callable[[torch.Generator], Example]] = {
     "inpainting": _inpainting,
     "superresolution": _superresolution,
     "deblurring": _deblurring,

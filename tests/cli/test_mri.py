@@ -101,3 +101,42 @@ def test_one_bad_file_does_not_stop_the_others(raw: Path, tmp_path: Path) -> Non
     result = RUN.invoke(app, words)
     assert result.exit_code == 1
     assert (tmp_path / "out" / "head.png").exists()
+
+
+def test_other_formats_leave_nothing_of_an_older_run(raw: Path, tmp_path: Path) -> None:
+    words = ("mri", raw, "--slices", 0, "--out", tmp_path, "--mask", "gaussian1d", "--acs", 16,
+             "--acceleration", 2)  # fmt: skip
+    call(*words, "--format", "npy,png")
+    (tmp_path / "mine.png").write_bytes(b"not ours")
+    call(*words, "--format", "h5")
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == ["head.h5", "head.result.json", "mine.png"]
+    assert json.loads((tmp_path / "head.result.json").read_text())["files"] == ["head.h5"]
+
+
+def test_a_second_run_keeps_what_is_finished(raw: Path, tmp_path: Path) -> None:
+    words = ("mri", raw, "--slices", 0, "--out", tmp_path, "--mask", "gaussian1d", "--acs", 16,
+             "--acceleration", 2, "--format", "npy")  # fmt: skip
+    first = call(*words)
+    assert first.splitlines()[-1].startswith("done: ")
+    assert "data: " in first
+    assert "seconds: " in first
+    when = (tmp_path / "head.npy").stat().st_mtime_ns
+    assert call(*words).startswith("kept: ")
+    assert (tmp_path / "head.npy").stat().st_mtime_ns == when
+    assert call(*words, "--seed", 1).splitlines()[-1].startswith("done: ")
+    record = json.loads((tmp_path / "head.result.json").read_text())
+    assert record["seconds"]["write"] > 0
+    assert record["seconds"]["prior"] > 0
+
+
+def test_two_scans_of_one_name_are_refused(raw: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other" / raw.name
+    other.parent.mkdir()
+    other.write_bytes(raw.read_bytes())
+    refused("same output name", "mri", raw, other, "--out", tmp_path / "out")
+
+
+def test_messages_speak_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:
+    refused(r"--steps must be", "mri", raw, "--steps", 0, "--out", tmp_path)
+    refused(r"--sigma-y is 'x'", "mri", raw, "--sigma-y", "x", "--out", tmp_path)

@@ -228,3 +228,54 @@ def test_record_holds_everything(raw: Path) -> None:
     assert {"plan", "read", "maps and scale", "solve"} <= set(record["seconds"])
     assert "acceleration" in record["sampling"]
     assert np.isfinite(record["sigma_y"])
+
+
+def test_every_slice_is_read_once(raw: Path) -> None:
+    """The middle slice, on which the plan is made, is not prepared again."""
+    k, read = read_scan(raw).slices([0, 1, 2]), []
+
+    def one(i: int) -> torch.Tensor:
+        read.append(i)
+        return k[i]
+
+    scan = Scan("s", "test", 3, 4, SIZE, SIZE, one)
+    reconstruct(scan, PRIOR, kernel=4, preset="fastmri/pd-r4", batch=2)
+    assert sorted(read) == [0, 1, 2]
+
+
+def test_the_record_says_how_far_the_result_is_from_the_data(raw: Path) -> None:
+    volume = reconstruct(read_scan(raw), PRIOR, mask=MASK, kernel=4, preset="fastmri/pd-r4")
+    check = volume.record["check"]
+    assert {"ratio", "verdict", "fit", "warnings", "ok"} <= check.keys()
+    assert check["warnings"] == []
+    destroyed = reconstruct(
+        read_scan(raw), PRIOR, mask=MASK, kernel=4, preset="fastmri/pd-r4",
+        solve=lambda part, seeds: torch.zeros(1, len(part.y), 2, *SIZE),
+    )  # fmt: skip
+    # a blank image leaves all of y unexplained, signal and noise
+    assert destroyed.record["check"]["ratio"] > 2
+    assert "does not explain the data" in destroyed.record["check"]["verdict"]
+    assert not destroyed.record["check"]["ok"]
+
+
+def test_an_image_passed_as_kspace_is_named(raw: Path) -> None:
+    images = ifft2c(read_scan(raw).slices([1]))
+    volume = reconstruct(scan_of(images), PRIOR, kernel=4, preset="fastmri/pd-r4", mask=MASK)
+    (warning,) = volume.record["check"]["warnings"]
+    assert "looks like an image, not k-space" in warning
+
+
+@pytest.mark.parametrize("method", ["pnp-admm", "dpir", "dds"])
+def test_another_method_with_its_tuned_numbers(raw: Path, method: str) -> None:
+    volume = reconstruct(read_scan(raw), mask=MASK, kernel=4, method=method, slices=[1])
+    assert volume.record["method"] == method
+    assert f"{method}/mri" in volume.record["parameters_from"]
+    assert volume.record["prior_kind"] == "edm"
+    assert volume.record["scores"][0]["psnr"] > 20
+
+
+def test_a_method_that_cannot_serve_is_refused_with_the_reason(raw: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"ddrm.*(cannot serve|no tuned numbers)"):
+        reconstruct(read_scan(raw), mask=MASK, kernel=4, method="ddrm")
+    with pytest.raises(ArgumentError, match="presets belong to the method pnp-cm"):
+        reconstruct(read_scan(raw), mask=MASK, method="dpir", preset="fastmri/pd-r4")

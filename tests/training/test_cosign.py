@@ -26,8 +26,8 @@ from pnpcm.rng import generators
 from pnpcm.schedules import karras
 from pnpcm.training import estimate, read_recipe, train
 from pnpcm.training.cosign_loss import CosignLoss
-from pnpcm.training.loss_face import Batch, Nets
 from pnpcm.training.recipe import Recipe
+from pnpcm.training.step import Batch, Nets
 from small import NETWORK, recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
-from pnpcm.training.data import Numbers, Samples, SourceConfig, generator_of, loader
+from pnpcm.training.data import SampleNumbers, Samples, SourceConfig, generator_of, loader
 from pnpcm.training.fastmri import FastMRI, combine
 from pnpcm.training.sources import Folder, Lmdb, Magnitude, Npz, shrink
 from pnpcm.transforms import fft2c
@@ -159,7 +159,7 @@ def test_workers_and_batches_change_nothing(tmp_path: Path) -> None:
     for a, b in zip(alone, shared, strict=True):
         assert torch.equal(a, b)
     assert torch.equal(alone[0][1], data[5][0])
-    assert list(Numbers(2, 9, 3)) == [[2, 3, 4], [5, 6, 7]]
+    assert list(SampleNumbers(2, 9, 3)) == [[2, 3, 4], [5, 6, 7]]
 
 
 def test_generators_of_different_purposes_differ() -> None:

@@ -10,7 +10,6 @@ from pnpcm.names import METHOD_NAMES
 from pnpcm.rng import generators
 from pnpcm.schedules import karras
 from pnpcm.training.distances import DISTANCES
-from pnpcm.training.loss_face import Batch, Nets, neighbours
 from pnpcm.training.losses import (
     LOSSES,
     ConsistencyLoss,
@@ -21,6 +20,7 @@ from pnpcm.training.losses import (
     heun_step,
     log_normal,
 )
+from pnpcm.training.step import Batch, Nets, neighbours
 
 KARRAS_40 = (
     *(80, 69.45095, 60.11739, 51.88032, 44.63020, 38.26646, 32.69689, 27.83711, 23.61009),

@@ -2,7 +2,7 @@
 
 from pnpcm.evaluation.images import Images, fit
 from pnpcm.evaluation.report import PUBLISHED, Published, comparison, markdown, rows
-from pnpcm.evaluation.samples import Samples, draw, sheet
+from pnpcm.evaluation.samples import Drawn, draw, sheet
 from pnpcm.evaluation.scores import Evaluation, Score, evaluate, next_level
 
 __all__ = [
@@ -10,7 +10,7 @@ __all__ = [
     "Evaluation",
     "Images",
     "Published",
-    "Samples",
+    "Drawn",
     "Score",
     "comparison",
     "draw",

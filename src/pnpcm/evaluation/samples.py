@@ -11,7 +11,7 @@ from torch import Tensor
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import Picture, stack, strip
-from pnpcm.priors.sampling import consistency_sample, heun_sample
+from pnpcm.priors.generate import consistency_sample, heun_sample
 from pnpcm.rng import generators
 from pnpcm.training.pictures import visible
 
@@ -21,7 +21,7 @@ WIDTH = 384
 
 
 @dataclass(frozen=True)
-class Samples:
+class Drawn:
     """Images ``(n, C, H, W)`` in the prior's range; image i is a function of seed + i alone."""
 
     x: Tensor
@@ -34,7 +34,7 @@ class Samples:
 
 def draw(
     prior: Prior, n: int, *, steps: int | None = None, size: int | None = None, seed: int = 0
-) -> Samples:
+) -> Drawn:
     """Heun's method for denoisers (18 steps, 2 · steps − 1 evaluations), else consistency sampling.
 
     ``steps=None``: 18, or 1 for a consistency model, which needs one evaluation a step.
@@ -55,7 +55,7 @@ def draw(
         seeds = range(seed + first, seed + min(first + BATCH, n))
         each = generators(seeds)
         parts.append(sample(prior, (len(seeds), *tail), generator=each, n_steps=steps))
-    return Samples(
+    return Drawn(
         x=torch.cat(parts),
         kind=kind,
         method="consistency sampling" if consistent else "heun",
@@ -65,7 +65,7 @@ def draw(
     )
 
 
-def sheet(samples: Samples, prior: Prior, label: str) -> Picture:
+def sheet(samples: Drawn, prior: Prior, label: str) -> Picture:
     """The images in rows of up to eight, each row under the seed of its first image."""
     low, high = prior.value_range
     x = visible(2 * (samples.x - low) / (high - low) - 1)

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import Gamma, check_float, check_positive
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import cg
-from pnpcm.operators.checks import Gamma, check_float, check_positive
 from pnpcm.operators.constants import Constants
 from pnpcm.operators.traits import PROX, Misfit, Traits, lbfgs, usual_misfit
 from pnpcm.rng import per_image, randn_like

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import Gamma, check_image_shape
 from pnpcm.errors import ArgumentError, OperatorError, ShapeError
 from pnpcm.operators.base import DecomposableOperator
 from pnpcm.operators.bases import (
@@ -17,7 +18,6 @@ from pnpcm.operators.bases import (
     SeparableBasis,
     toeplitz,
 )
-from pnpcm.operators.checks import Gamma, check_image_shape
 from pnpcm.transforms import (
     BOUNDARIES,
     DENSE_SIDE,

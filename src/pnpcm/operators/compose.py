@@ -8,12 +8,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import Gamma
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import cg
 from pnpcm.operators.base import LinearOperatorBase, OperatorBase, _tolerance
 from pnpcm.operators.blur import Blur, each_plane
-from pnpcm.operators.checks import Gamma
 from pnpcm.operators.crop import Crop
 from pnpcm.operators.gaussian_blur import GaussianBlur
 from pnpcm.operators.inpainting import Inpainting

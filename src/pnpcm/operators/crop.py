@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pnpcm.arguments import check_image_shape
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import DecomposableOperator
-from pnpcm.operators.checks import check_image_shape
 from pnpcm.transforms import fast_length
 
 Margins = tuple[int, int, int, int]

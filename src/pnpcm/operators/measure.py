@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_float
 from pnpcm.core import Generators, Operator, ValueRange
 from pnpcm.errors import ArgumentError
-from pnpcm.operators.checks import check_float
 from pnpcm.rng import randn_like
 
 

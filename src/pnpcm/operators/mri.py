@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import Gamma, check_float
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import BLOCK, like_form
 from pnpcm.operators.base import LinearOperatorBase
-from pnpcm.operators.checks import Gamma, check_float
 from pnpcm.operators.constants import as_constant
 from pnpcm.operators.traits import Traits
 from pnpcm.rng import randn_like

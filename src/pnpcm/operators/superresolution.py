@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_image_shape
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import DecomposableOperator
-from pnpcm.operators.checks import check_image_shape
 from pnpcm.transforms import (
     DENSE_SIDE,
     correlate,

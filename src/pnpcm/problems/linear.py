@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pnpcm.arguments import check_choice
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators import (
     Blur,
@@ -22,7 +23,7 @@ from pnpcm.operators import (
 )
 from pnpcm.operators.crop import canvas_for
 from pnpcm.operators.kernels import gaussian_kernel, motion_kernel
-from pnpcm.problems.task import Problem, Shape, Task, check_choice, conditioning
+from pnpcm.problems.task import Problem, Shape, Task, conditioning
 
 
 @dataclass(frozen=True, eq=False)

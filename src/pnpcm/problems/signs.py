@@ -8,7 +8,7 @@ from torch import Tensor
 from pnpcm.core import Prior
 from pnpcm.metrics.lpips import available, lpips
 from pnpcm.operators import PhaseRetrieval
-from pnpcm.priors.sampling import consistency_sample
+from pnpcm.priors.generate import consistency_sample
 from pnpcm.rng import randn_like
 
 LEVEL = 0.3

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import Config, Operator
-from pnpcm.errors import UnknownNameError
 from pnpcm.linalg import power_norm
 from pnpcm.operators import OPERATORS, Inpainting, OperatorBase
 from pnpcm.rng import randn_like
@@ -122,11 +121,6 @@ def conditioning(operator: Operator, y: Tensor) -> tuple[float, float]:
     probe = randn_like(x, generator)
     trace = float(operator.A(probe).abs().square().sum()) / probe.numel()
     return gain, min(1.0, trace / gain**2) if gain > 0 else 1.0
-
-
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise UnknownNameError(name, value, choices)
 
 
 def _shape(y: Tensor) -> Shape:

@@ -10,11 +10,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_count
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import ddpm_levels
 from pnpcm.solvers.base import Run
-from pnpcm.solvers.checks import check_count
 
 
 # the levels --------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from pnpcm.arguments import check_number
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import ddpm_decay
 from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, start, unless_linear
-from pnpcm.solvers.checks import check_number
 from pnpcm.solvers.problem import pinv
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import SIGMA_MIN, karras
 from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, unless_linear
-from pnpcm.solvers.checks import check_count, check_number
 from pnpcm.solvers.multistep import multistep
 from pnpcm.solvers.problem import pinv
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_number
 from pnpcm.core import Operator
 from pnpcm.schedules import even_indices
 from pnpcm.solvers.ancestral import LevelConfig, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
-from pnpcm.solvers.checks import check_number
 
 
 @dataclass(frozen=True)

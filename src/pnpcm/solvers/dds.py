@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Operator
 from pnpcm.linalg import cg, norm, normal_map
 from pnpcm.schedules import even_indices
 from pnpcm.solvers.ancestral import LevelConfig, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
-from pnpcm.solvers.checks import check_count, check_number
 
 
 @dataclass(frozen=True)

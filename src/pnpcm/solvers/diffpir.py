@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from pnpcm.arguments import check_number
 from pnpcm.core import Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import quadratic_indices
 from pnpcm.solvers.ancestral import LevelConfig, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
-from pnpcm.solvers.checks import check_number
 from pnpcm.solvers.dpir import x_start
 from pnpcm.solvers.pnp_admm import NOISE_FLOOR
 from pnpcm.solvers.problem import prox

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from pnpcm.arguments import check_choice, check_count, check_number
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import spread_indices
 from pnpcm.solvers.ancestral import steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
-from pnpcm.solvers.checks import check_choice, check_count, check_number
 from pnpcm.solvers.dps import guided_step
 from pnpcm.solvers.langevin import coupled_langevin
 from pnpcm.solvers.level_grids import (

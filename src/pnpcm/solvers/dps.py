@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_number
 from pnpcm.errors import OperatorError
 from pnpcm.linalg import norm
 from pnpcm.schedules import spread_indices
 from pnpcm.solvers.ancestral import LevelConfig, ancestral, denoise_with_graph, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
-from pnpcm.solvers.checks import check_number
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_choice, check_number
 from pnpcm.core import Operator
 from pnpcm.schedules import even_indices
 from pnpcm.solvers.ancestral import LevelConfig, ddim, denoise_with_graph, steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
-from pnpcm.solvers.checks import check_choice, check_number
 from pnpcm.solvers.problem import is_linear, pinv
 
 VARIANTS = ("official", "ddim", "mcg", "posterior")

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Config, DataStep, Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
-from pnpcm.solvers.checks import check_count, check_number
 from pnpcm.solvers.config import PnPCMConfig
 from pnpcm.solvers.data_steps import CGStep, ProxStep
 from pnpcm.solvers.pnp_cm import PnPCM

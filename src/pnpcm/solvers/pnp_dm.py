@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from pnpcm.arguments import check_choice, check_count, check_number
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
-from pnpcm.solvers.checks import check_choice, check_count, check_number
 from pnpcm.solvers.langevin import plain_langevin
 from pnpcm.solvers.level_grids import GRIDS, EulerStep, euler_steps
 from pnpcm.solvers.posterior_samplers import reverse_diffusion

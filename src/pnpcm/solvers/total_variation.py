@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Config, Operator
 from pnpcm.solvers.base import Run, SolverBase, start, unless_linear
-from pnpcm.solvers.checks import check_count, check_number
 from pnpcm.solvers.problem import prox
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import cg, expand, inner, normal_map
 from pnpcm.solvers.base import Run, SolverBase, unless_linear
-from pnpcm.solvers.checks import check_count, check_number
 from pnpcm.transforms import dct2, idct2
 
 RGB_POWER = (0.012, 8e-4, 2e-4)

@@ -17,7 +17,7 @@ from pnpcm.linalg import expand
 from pnpcm.operators import OPERATORS, Inpainting, OperatorBase, measure
 from pnpcm.solvers.problem import back_projection
 from pnpcm.training.distances import DISTANCES
-from pnpcm.training.loss_face import Batch, Nets, neighbours
+from pnpcm.training.step import Batch, Nets, neighbours
 
 
 @dataclass(frozen=True)

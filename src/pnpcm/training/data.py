@@ -117,7 +117,7 @@ class Samples(Dataset[tuple[Tensor, int]]):
         return x
 
 
-class Numbers:
+class SampleNumbers:
     """Batches of consecutive sample numbers from ``start`` to ``stop``, in order."""
 
     def __init__(self, start: int, stop: int, batch: int) -> None:
@@ -137,7 +137,7 @@ def loader(
     """Batches ``(x, n)`` of samples ``start`` … ``stop`` − 1 for accelerate to share out."""
     return DataLoader(
         samples,  # type: ignore[arg-type]  # collated: numbers become a tensor
-        batch_sampler=Numbers(start, stop, batch),
+        batch_sampler=SampleNumbers(start, stop, batch),
         num_workers=workers,
         persistent_workers=workers > 0,
     )

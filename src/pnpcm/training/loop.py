@@ -19,10 +19,10 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError
 from pnpcm.places import resolve
 from pnpcm.training.data import Samples, generator_of, loader
-from pnpcm.training.loss_face import Batch, Nets
 from pnpcm.training.recipe import PRECISIONS, Recipe
 from pnpcm.training.report import Reporter
 from pnpcm.training.state import TrainState, learning_rate
+from pnpcm.training.step import Batch, Nets
 
 MAX_SKIPPED = 20
 """A run stops after so many steps in a row without a finite gradient."""

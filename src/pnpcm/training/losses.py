@@ -21,7 +21,7 @@ from pnpcm.schedules import SIGMA_MAX, SIGMA_MIN
 from pnpcm.tables import Table
 from pnpcm.training.cosign_loss import CosignLoss
 from pnpcm.training.distances import DISTANCES
-from pnpcm.training.loss_face import Batch, Denoiser, Loss, Nets, neighbours
+from pnpcm.training.step import Batch, Denoiser, Loss, Nets, neighbours
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pnpcm.errors import MissingExtraError
 from pnpcm.io.files import Picture, save_picture, stack, strip, write_atomically
 from pnpcm.priors.checkpoint import NetPrior
 from pnpcm.priors.controlled import ControlledModel
-from pnpcm.priors.sampling import consistency_sample, heun_sample
+from pnpcm.priors.generate import consistency_sample, heun_sample
 from pnpcm.rng import generators, randn_like
 
 

@@ -19,8 +19,8 @@ from pnpcm.core import Config
 from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
 from pnpcm.networks import UNetConfig
 from pnpcm.training.data import SourceConfig
-from pnpcm.training.loss_face import Loss
 from pnpcm.training.losses import LOSSES
+from pnpcm.training.step import Loss
 
 PRECISIONS = {"fp32": "no", "fp16": "fp16", "bf16": "bf16"}
 """Ours to accelerate's names; YAML would read a bare no as False."""

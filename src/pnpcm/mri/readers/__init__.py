@@ -8,9 +8,9 @@ from pathlib import Path
 from pnpcm.errors import ArgumentError
 from pnpcm.mri.readers.arrays import read_mat, read_npz
 from pnpcm.mri.readers.cfl import read_cfl, write_cfl
-from pnpcm.mri.readers.checks import Choice, existing, library, reading
 from pnpcm.mri.readers.fastmri import read_fastmri
 from pnpcm.mri.readers.ismrmrd_file import read_ismrmrd
+from pnpcm.mri.readers.opening import Choice, existing, library, reading
 from pnpcm.mri.scan import Scan
 from pnpcm.tables import Table
 

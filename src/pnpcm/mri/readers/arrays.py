@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ShapeError
-from pnpcm.mri.readers.checks import (
+from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Array,
     Choice,

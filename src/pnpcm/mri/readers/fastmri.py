@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
-from pnpcm.mri.readers.checks import (
+from pnpcm.mri.readers.header import Header, limit_notes, parse_header, unoriented
+from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Choice,
     as_mask,
@@ -24,7 +25,6 @@ from pnpcm.mri.readers.checks import (
     only_first,
     reading,
 )
-from pnpcm.mri.readers.header import Header, limit_notes, parse_header, unoriented
 from pnpcm.mri.readers.readout import remove_oversampling
 from pnpcm.mri.scan import Scan, Size
 

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
-from pnpcm.mri.readers.checks import Array, Choice, checked, choose, library, missing, reading
 from pnpcm.mri.readers.header import Header, parse_header
 from pnpcm.mri.readers.lines import NOISE, Lines, imaging_lines, on_readout, place
+from pnpcm.mri.readers.opening import Array, Choice, checked, choose, library, missing, reading
 from pnpcm.mri.readers.orientation import oriented
 from pnpcm.mri.readers.readout import centre, ifft1c, remove_oversampling
 from pnpcm.mri.scan import Scan

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
-from pnpcm.mri.readers.checks import Array
 from pnpcm.mri.readers.header import Header, Limit, limit_notes
+from pnpcm.mri.readers.opening import Array
 
 # bits of an acquisition's flags: the standard counts them from 1
 NOISE, CALIBRATION, REVERSE = (np.uint64(1 << (bit - 1)) for bit in (19, 20, 22))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pnpcm.mri.readers.checks import Array
 from pnpcm.mri.readers.header import Header, unoriented, voxel_notes
 from pnpcm.mri.readers.lines import Lines
+from pnpcm.mri.readers.opening import Array
 from pnpcm.mri.scan import Geometry, Vector
 
 

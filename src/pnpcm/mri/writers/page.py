@@ -21,7 +21,7 @@ from pnpcm.mri.writers.pictures import (
     tile,
     window,
 )
-from pnpcm.mri.writers.tables import record_tables
+from pnpcm.mri.writers.record_tables import record_tables
 from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, to_array
 
 MOST_ROWS = 8

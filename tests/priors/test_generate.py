@@ -5,7 +5,7 @@ import torch
 
 from pnpcm.errors import ArgumentError
 from pnpcm.priors import GaussianPrior
-from pnpcm.priors.sampling import consistency_sample, heun_sample
+from pnpcm.priors.generate import consistency_sample, heun_sample
 from pnpcm.rng import generators
 
 SHAPE = (64, 1, 8, 8)
