@@ -22,8 +22,8 @@ from typer.testing import CliRunner, Result
 from pnpcm import cli
 from pnpcm.cli.compare import compare
 from pnpcm.errors import ArgumentError
-from pnpcm.metrics import compare as home
 from pnpcm.io.photos import read_photo
+from pnpcm.metrics import compare as home
 from pnpcm.metrics.compare import Comparison, compare_files, mean, pair
 from pnpcm.metrics.lpips import PIP_LINE, available, lpips
 

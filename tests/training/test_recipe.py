@@ -1,10 +1,12 @@
 """Recipes: files, overrides, clear words; the paper's recipes at full and at narrow width."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -12,8 +14,10 @@ from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.training import estimate, read_recipe, train
 from pnpcm.training.recipe import Recipe
+from rows import check_rows
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+QUEUE = RECIPES / "queue.yaml"
 PAPER = {
     "celebahq256-edm": (526_304_771, 3_550_000, 16),
     "celebahq256-cd": (526_304_771, 1_175_000, 32),
@@ -22,11 +26,24 @@ PAPER = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.yaml")), ids=lambda p: p.stem)
-def test_every_committed_recipe_is_readable(path: Path) -> None:
-    recipe = read_recipe(path)
-    assert recipe.name == path.stem
-    assert Recipe.from_dict(recipe.to_dict()) == recipe
+def test_every_committed_recipe_is_readable() -> None:
+    """A file has the name of its prior; a later version of the recipe ends in its number."""
+
+    def check(path: Path) -> None:
+        recipe = read_recipe(path)
+        assert re.fullmatch(rf"{re.escape(recipe.name)}(-\d+)?", path.stem)
+        assert Recipe.from_dict(recipe.to_dict()) == recipe
+
+    check_rows(
+        ((path.stem, path) for path in sorted(RECIPES.rglob("*.yaml")) if path != QUEUE), check
+    )
+
+
+def test_the_queue_names_committed_recipes() -> None:
+    def check(name: str) -> None:
+        assert read_recipe(RECIPES / name).steps > 0
+
+    check_rows(((name, name) for name in yaml.safe_load(QUEUE.read_text())), check)
 
 
 @pytest.mark.parametrize("name", PAPER)
