@@ -22,9 +22,14 @@ NEEDED = (
 
 
 def add_row(path: Path, table: str, lines: str) -> None:
-    """The import in its alphabetical place, the row before the bracket that closes ``table``."""
+    """The import in its alphabetical place, the row before the bracket that closes ``table``.
+
+    Nothing, if someone who tries the examples has done so already.
+    """
     *imports, row = lines.splitlines()
     text = path.read_text(encoding="utf-8")
+    if row in text.splitlines():
+        return
     for node in ast.parse(text).body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         if isinstance(target, ast.Name) and target.id == table:
@@ -57,7 +62,6 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if table:
             add_row(root / name, table, lines)
         else:
-            assert not (root / name).exists()
             (root / name).write_text(lines, encoding="utf-8")
     return root
 
