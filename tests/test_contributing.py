@@ -14,10 +14,10 @@ ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n# (\S+\.py)(?:: (\w+))?\n(.*?)^```$", TEXT, re.M | re.S)
 """(file, table, lines): a new file where no table is named, else an import and a row."""
+HELPERS = [f"tests/{p.name}" for p in ROOT.glob("tests/*.py") if not p.name.startswith("test_")]
 NEEDED = (
-    *("pyproject.toml", "benchmarks/contest.jsonl", "benchmarks/CONTEST.md"),
-    *("tests/conftest.py", "tests/golden.py", "tests/rows.py", "tests/test_architecture.py"),
-    *("tests/test_kept_cells.py", "tests/tune/test_fair.py"),
+    *("pyproject.toml", "benchmarks/contest.jsonl", "benchmarks/CONTEST.md", *HELPERS),
+    *("tests/test_architecture.py", "tests/test_kept_cells.py", "tests/tune/test_fair.py"),
 )
 
 

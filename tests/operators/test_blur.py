@@ -1,4 +1,4 @@
-"""Blurs against golden numbers, SciPy and dense algebra."""
+"""Blurs against reference.md §3.4 and §9.2, scipy and dense algebra."""
 
 import itertools
 

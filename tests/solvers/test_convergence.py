@@ -1,4 +1,4 @@
-"""What can be proved about PnP-CM's loop, on the Gaussian bench and on Gaussian images."""
+"""What can be proved: api.md §6, with the bench of baselines.md §12."""
 
 import math
 
