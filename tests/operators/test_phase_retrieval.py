@@ -43,6 +43,16 @@ def by_full_fft(operator: PhaseRetrieval, x: Tensor) -> Tensor:
     return (spectrum.real**2 + spectrum.imag**2 + 1e-12).sqrt()
 
 
+def reference_image(y: Tensor) -> NDArray[np.complex128]:
+    """F⁻¹ of the published start: Gaussian phases from seed 1234, mirrored one sample off."""
+    size = tuple(y.shape[-2:])
+    phi = 2 * math.pi * torch.randn(size, generator=gen(1234)).double().numpy() - math.pi
+    phi[size[0] // 2, size[1] // 2] = 0
+    full = y.numpy() * np.exp(1j * phi)
+    full = (full + np.conj(full[..., ::-1, ::-1])) / 2
+    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(full, PLANE), norm="ortho"), PLANE)
+
+
 def correlation(a: Tensor, b: Tensor) -> float:
     return float(torch.corrcoef(torch.stack((a.flatten(), b.flatten())))[0, 1])
 
@@ -120,16 +130,6 @@ def test_code_per_channel() -> None:
 
 
 # start -----------------------------------------------------------------------------------------
-def reference_image(y: Tensor) -> NDArray[np.complex128]:
-    """F⁻¹ of the published start: Gaussian phases from seed 1234, mirrored one sample off."""
-    size = tuple(y.shape[-2:])
-    phi = 2 * math.pi * torch.randn(size, generator=gen(1234)).double().numpy() - math.pi
-    phi[size[0] // 2, size[1] // 2] = 0
-    full = y.numpy() * np.exp(1j * phi)
-    full = (full + np.conj(full[..., ::-1, ::-1])) / 2
-    return np.fft.fftshift(np.fft.ifft2(np.fft.ifftshift(full, PLANE), norm="ortho"), PLANE)
-
-
 def test_reference_start_has_the_correlation_of_the_sheet() -> None:
     x, operator = sheet_image(), PhaseRetrieval(sheet_code(), reference=True)
     z = operator.z_start(operator.A(x))
