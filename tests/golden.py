@@ -13,6 +13,11 @@ from pnpcm.errors import ArgumentError
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.places import existing
 
+LINEAR = ("inpainting", "superresolution", "gaussian-blur", "blur", "mri", "crop")
+LINEAR += ("compose", "function")
+NONLINEAR = ("jpeg", "nonlinear-blur", "phase-retrieval")
+"""Rows of OPERATORS on which solvers are tried one by one; ``tests/laws`` runs over all rows."""
+
 R4_LINES = (
     *(18, 19, 43, 48, 55, 58, 61, 66, 70, 74, 75, 79, 91, 92, 96, 97, 104, 114, 123, 124, 127),
     *(133, 134, 137, 138, 140, 141),

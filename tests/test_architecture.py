@@ -4,6 +4,7 @@ import ast
 import importlib
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,12 @@ LAYERS = {
 SHARED_BY_SIBLINGS = {0, 1, 3, 4, 5}  # in layer 2 parts never import each other
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Every node of the syntax tree of a source file."""
+    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
 def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
@@ -37,7 +44,7 @@ def edges() -> list[tuple[str, str, str]]:
     for path in sorted(SOURCE.rglob("*.py")):
         if path == SOURCE / "__init__.py":
             continue  # the public names: reaches everywhere, lazily
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             names = []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module]
@@ -76,7 +83,7 @@ def test_no_two_packages_import_each_other() -> None:
 @pytest.mark.parametrize("foreign", ["deepinv", "torchvision", "kornia", "lpips"])
 def test_these_are_never_imported(foreign: str) -> None:
     for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ImportFrom):
                 assert (node.module or "").split(".")[0] != foreign
             elif isinstance(node, ast.Import):

@@ -1,8 +1,10 @@
-"""The command line as a person meets it, in its own process."""
+"""The command line: exit codes, messages, the demo and the files it writes."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,54 +13,91 @@ from PIL import Image
 
 from golden import gen
 from pnpcm import PRESETS, PnPCMConfig, demo, load_prior
+from pnpcm.cli import main
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import read_image, save_picture, to_picture, write_json
 
 
-def pnpcm(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pnpcm", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+@dataclass(frozen=True)
+class Done:
+    """How a command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
 
 
-def test_help_names_every_command() -> None:
+@pytest.fixture
+def pnpcm(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """The command line, in this process."""
+
+    def call(*words: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["pnpcm", *words])
+        monkeypatch.setattr(sys, "path", [*sys.path])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert isinstance(stop.value.code, int)
+        return Done(stop.value.code, *capsys.readouterr())
+
+    return call
+
+
+def test_the_module_runs_in_a_process_of_its_own() -> None:
+    command = [sys.executable, "-m", "pnpcm", "presets", "fastmri/pd-r44"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("pnpcm: unknown preset 'fastmri/pd-r44'; did you mean")
+    assert "Traceback" not in done.stderr
+
+
+def test_help_names_every_command(pnpcm: Callable[..., Done]) -> None:
     done = pnpcm("--help")
-    assert done.returncode == 0
+    assert done.code == 0
     for word in ("demo", "presets", "check", "phase-retrieval"):
-        assert word in done.stdout
+        assert word in done.out
 
 
-def test_presets_are_listed_and_shown() -> None:
-    assert "celeba-hq/superres-4" in pnpcm("presets").stdout
-    shown = json.loads(pnpcm("presets", "fastmri/pd-r4").stdout)
+def test_presets_are_listed_and_shown(pnpcm: Callable[..., Done]) -> None:
+    assert "celeba-hq/superres-4" in pnpcm("presets").out
+    shown = json.loads(pnpcm("presets", "fastmri/pd-r4").out)
     assert PnPCMConfig.from_dict(shown["solver"]) == PRESETS["fastmri/pd-r4"].solver
     assert shown["expected"] == {"psnr": 35.57, "ssim": 0.915}
 
 
-def test_bad_words_exit_with_two_and_one_sentence() -> None:
-    done = pnpcm("presets", "fastmri/pd-r44")
-    assert done.returncode == 2
-    assert done.stderr.startswith("pnpcm: unknown preset 'fastmri/pd-r44'; did you mean")
-    assert "Traceback" not in done.stderr
-    assert pnpcm("check", "nonsense").returncode == 2
-    assert "cannot be imported" in pnpcm("check", "nowhere:Nothing").stderr
-    assert "without arguments" in pnpcm("check", "json:loads").stderr
-    assert "expected positive numbers" in pnpcm("check", "json:loads", "--shape", "a").stderr
+def test_bad_words_exit_with_two_and_one_sentence(pnpcm: Callable[..., Done]) -> None:
+    for words, message in (
+        (("presets", "fastmri/pd-r44"), "unknown preset 'fastmri/pd-r44'; did you mean"),
+        (("check", "nonsense"), "operator is 'nonsense', expected module:name"),
+        (("check", "nowhere:Nothing"), "cannot be imported"),
+        (("check", "json:loads"), "without arguments"),
+        (("check", "json:loads", "--shape", "a"), "expected positive numbers"),
+    ):
+        done = pnpcm(*words)
+        assert done.code == 2
+        assert message in done.err
+        assert done.err.startswith("pnpcm: ")
+        assert done.err.count("\n") == 1
 
 
-def test_check_tells_the_truth_by_its_exit_code(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
+def test_check_tells_the_truth_by_its_exit_code(
+    pnpcm: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_operators.py").write_text(
         "class Good:\n"
         "    def A(self, x): return x.flip(-1)\n"
         "    def A_adjoint(self, y): return y.flip(-1)\n"
         "class Bad(Good):\n"
         "    def A_adjoint(self, y): return y\n"
     )
-    good = pnpcm("check", "mine:Good", "--shape", "1,8,8", cwd=tmp_path)
-    assert good.returncode == 0, good.stderr
-    assert "all laws hold" in good.stdout
-    bad = pnpcm("check", "mine:Bad", "--shape", "1,8,8", cwd=tmp_path)
-    assert bad.returncode == 1
-    assert "A_adjoint is not Aᵀ" in bad.stdout
+    good = pnpcm("check", "my_operators:Good", "--shape", "1,8,8")
+    assert good.code == 0, good.err
+    assert "all laws hold" in good.out
+    bad = pnpcm("check", "my_operators:Bad", "--shape", "1,8,8")
+    assert bad.code == 1
+    assert "A_adjoint is not Aᵀ" in bad.out
 
 
 def test_demo_writes_pictures_table_and_configuration(

@@ -25,6 +25,7 @@ from PIL import Image
 from skimage.metrics import structural_similarity
 from typer.testing import CliRunner
 
+from ddpm import karras
 from golden import TINY, gen, random_unet
 from pnpcm import ConsistencyModel, DiffusionModel, GaussianPrior, catalogue, load_prior
 from pnpcm.cli import app
@@ -33,7 +34,6 @@ from pnpcm.evaluation import Images, draw, evaluate, fit, next_level
 from pnpcm.networks import UNet
 from pnpcm.networks.kair import DenoiserConfig, build_denoiser
 from pnpcm.priors.checkpoint import export_openai, load_own, read_header, save_prior
-from pnpcm.schedules import karras
 
 FIXED = replace(TINY, image_size=16, model_channels=32, norm=True, patch=2)
 COMPLEX = replace(TINY, in_channels=2)

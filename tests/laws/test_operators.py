@@ -114,6 +114,13 @@ DECOMPOSED = [name for name in LINEAR if is_decomposed(name)]
 LINEAR_PLACES = list(itertools.product(LINEAR, SIZES, (1, 3), (torch.float32, torch.float64)))
 
 
+def label(value: object) -> str:
+    """How a parameter is called in the name of a test: 16x20, float32."""
+    if isinstance(value, tuple):
+        return "x".join(map(str, value))
+    return str(value).removeprefix("torch.")
+
+
 def build(
     name: str, batch: int, size: tuple[int, int], dtype: torch.dtype = torch.float32
 ) -> tuple[OperatorBase, Tensor, Tensor]:
@@ -122,7 +129,7 @@ def build(
     return operator, x, operator.A(x)
 
 
-@pytest.mark.parametrize(("name", "size", "batch", "dtype"), LINEAR_PLACES)
+@pytest.mark.parametrize(("name", "size", "batch", "dtype"), LINEAR_PLACES, ids=label)
 def test_adjoint_and_linearity(
     name: str, size: tuple[int, int], batch: int, dtype: torch.dtype
 ) -> None:
@@ -139,7 +146,7 @@ def test_adjoint_and_linearity(
     assert relative(operator.A_adjoint_A(x), operator.A_adjoint(y)) <= 10 * bound
 
 
-@pytest.mark.parametrize(("name", "size", "batch", "dtype"), LINEAR_PLACES)
+@pytest.mark.parametrize(("name", "size", "batch", "dtype"), LINEAR_PLACES, ids=label)
 def test_prox_is_optimal(name: str, size: tuple[int, int], batch: int, dtype: torch.dtype) -> None:
     operator, x, y = build(name, batch, size, dtype)
     z = randn_like(x, generators(range(batch)))
@@ -156,7 +163,7 @@ def test_prox_is_optimal(name: str, size: tuple[int, int], batch: int, dtype: to
             assert relative(each[i : i + 1], alone) < 1e-5
 
 
-@pytest.mark.parametrize(("name", "size"), list(itertools.product(LINEAR, SIZES)))
+@pytest.mark.parametrize(("name", "size"), [*itertools.product(LINEAR, SIZES)], ids=label)
 def test_pseudo_inverse(name: str, size: tuple[int, int]) -> None:
     """Loaded: Aᵀ(AAᵀ + r)⁻¹y is where the gradient of ½‖Ax − y‖² + r/2 ‖x‖² vanishes."""
     operator, _, y = build(name, 2, size, torch.float64)
@@ -190,7 +197,7 @@ def test_conditional_draws_have_the_stated_law(name: str) -> None:
         assert float(values.var()) == pytest.approx(1, abs=6 * (2 / n) ** 0.5)
 
 
-@pytest.mark.parametrize(("name", "size"), PLACES)
+@pytest.mark.parametrize(("name", "size"), PLACES, ids=label)
 def test_batch_equals_singles(name: str, size: tuple[int, int]) -> None:
     operator, x, y = build(name, 3, size)
     seeds = [11, 12, 13]
@@ -209,7 +216,7 @@ def test_batch_equals_singles(name: str, size: tuple[int, int]) -> None:
     assert operator.n_measured(y) == sum(counts)
 
 
-@pytest.mark.parametrize(("name", "size"), PLACES)
+@pytest.mark.parametrize(("name", "size"), PLACES, ids=label)
 def test_calls_leave_everything_as_it_was(name: str, size: tuple[int, int]) -> None:
     operator, x, y = build(name, 2, size)
     state = torch.get_rng_state()

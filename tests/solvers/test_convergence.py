@@ -8,25 +8,18 @@ from torch import Tensor
 
 from golden import gen
 from pnpcm import GaussianPrior, PnPCM, PnPCMConfig
-from pnpcm.operators import FunctionOperator
 from pnpcm.rng import randn_like
-
-MEAN, STD = torch.tensor([0.2, -0.1, 0.0, 0.3]), torch.tensor([1.0, 0.5, 0.3, 0.8])
-GAIN = torch.tensor([1.0, 0.6, 0.0, 0.3])
-Y = torch.tensor([0.27216, -0.06347, 0.0, 0.20988])
-NOISE_STD = 0.1
-
-
-def shaped(values: Tensor) -> Tensor:
-    return values.double().reshape(1, 1, 2, 2)
-
-
-def bench() -> FunctionOperator:
-    return FunctionOperator(lambda x: shaped(GAIN) * x, (1, 2, 2), linear=True)
-
-
-def prior(kind: str) -> GaussianPrior:
-    return GaussianPrior(shaped(MEAN), shaped(STD), kind=kind)
+from solvers.bench import (
+    GAINS,
+    MEAN,
+    NOISE_STD,
+    POSTERIOR_MEAN,
+    STD,
+    Diagonal,
+    Y,
+    measurement,
+    prior,
+)
 
 
 def constant(n: int, sigma: float, rho: float, **changes: object) -> PnPCMConfig:
@@ -34,29 +27,32 @@ def constant(n: int, sigma: float, rho: float, **changes: object) -> PnPCMConfig
     return PnPCMConfig((sigma,) * n, (0.0,) * n, (rho,) * n, **options)  # type: ignore[arg-type]
 
 
+def posterior_mean() -> Tensor:
+    precision = 1 / STD**2 + GAINS**2 / NOISE_STD**2
+    return (MEAN / STD**2 + GAINS * Y / NOISE_STD**2) / precision
+
+
 @pytest.mark.parametrize("rho", [0.05, 0.3, 2.0])
 def test_denoiser_leads_to_the_posterior_mean(rho: float) -> None:
     """D(·, σ) is the prox of −σ² log p: with σ = noise_std/√ρ ADMM solves the Gaussian MAP."""
     config = constant(4000, NOISE_STD / math.sqrt(rho), rho)
-    x = PnPCM(prior("edm"), config)(shaped(Y), bench()).x.flatten()
-    precision = 1 / STD.double() ** 2 + GAIN.double() ** 2 / NOISE_STD**2
-    exact = (MEAN / STD**2 + GAIN * Y / NOISE_STD**2).double() / precision
-    assert float((x - exact).abs().max()) < 1e-6
-    assert x.tolist() == pytest.approx([0.2714, -0.1052, 0.0, 0.6405], abs=1e-4)
+    x = PnPCM(prior("edm"), config)(measurement(), Diagonal()).x.flatten()
+    assert float((x - posterior_mean()).abs().max()) < 1e-6
+    assert x.tolist() == pytest.approx(POSTERIOR_MEAN, abs=1e-4)
 
 
 @pytest.mark.parametrize("rho", [0.1, 1.0])
 def test_consistency_function_has_its_own_fixed_point(rho: float) -> None:
     """With f = m + c (x − m): u = κ(x − m), κ = 1/c − 1, and a²x + ρu = ay give x."""
     sigma = 0.2
-    x = PnPCM(prior("consistency"), constant(4000, sigma, rho))(shaped(Y), bench()).x.flatten()
-    c = ((STD.double() ** 2 + 0.002**2) / (STD.double() ** 2 + sigma**2)).sqrt()
+    config = constant(4000, sigma, rho)
+    x = PnPCM(prior("consistency"), config)(measurement(), Diagonal()).x.flatten()
+    c = ((STD**2 + 0.002**2) / (STD**2 + sigma**2)).sqrt()
     kappa = 1 / c - 1
-    fixed = (GAIN * Y + rho * kappa * MEAN) / (GAIN**2 + rho * kappa)
+    fixed = (GAINS * Y + rho * kappa * MEAN) / (GAINS**2 + rho * kappa)
     assert float((x - fixed).abs().max()) < 1e-6
-    precision = 1 / STD.double() ** 2 + GAIN.double() ** 2 / NOISE_STD**2
-    posterior = (MEAN / STD**2 + GAIN * Y / NOISE_STD**2).double() / precision
-    assert float((x - posterior).abs().max()) > 1e-3  # the square-root shrink is not that prox
+    # the square-root shrink is not that prox
+    assert float((x - posterior_mean()).abs().max()) > 1e-3
 
 
 def told(noise: tuple[float, ...], level: float, rho: float) -> PnPCMConfig:
@@ -66,20 +62,25 @@ def told(noise: tuple[float, ...], level: float, rho: float) -> PnPCMConfig:
     return PnPCMConfig(tiny, deltas, (rho,) * len(tiny), clamp=False)
 
 
-def image_problem() -> tuple[Tensor, FunctionOperator, GaussianPrior]:
+def image_problem() -> tuple[Tensor, Diagonal, GaussianPrior, Tensor]:
+    """Measurement, operator, denoiser, and the standard deviations of its images."""
     g = gen(2)
-    gain = torch.rand((1, 1, 8, 8), generator=g).double()
+    gains = torch.rand((1, 1, 8, 8), generator=g).double()
     std = (0.2 + torch.rand((1, 1, 8, 8), generator=g)).double()
-    y = gain * std * randn_like(std, g)
-    operator = FunctionOperator(lambda x: gain * x, (1, 8, 8), linear=True)
-    return y, operator, GaussianPrior(0.0, std, kind="edm")
+    y = gains * std * randn_like(std, g)
+    return y, Diagonal(gains), GaussianPrior(0.0, std, kind="edm"), std
+
+
+def lipschitz_constant(std: Tensor, level: float) -> float:
+    """The denoiser multiplies each pixel by S²/(S² + σ²)."""
+    return float((std**2 / (std**2 + level**2)).max())
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1, 1.0])
 @pytest.mark.parametrize("k", [1, 2, 5, 20])
 def test_theorem_1_per_step_from_the_same_state(k: int, noise: float) -> None:
     """Δ_k with noise − Δ_k without ≤ (2L/√P) ‖η_k‖ for the same (x, u, z)."""
-    y, operator, gaussian = image_problem()
+    y, operator, gaussian, std = image_problem()
     level, rho, n_pixels = 0.3, 0.4, y[0].numel()
     quiet = (0.0,) * (k - 1)
     still = PnPCM(gaussian, told((*quiet, 0.0), level, rho))(y, operator, generator=gen(4))
@@ -88,7 +89,7 @@ def test_theorem_1_per_step_from_the_same_state(k: int, noise: float) -> None:
     for _ in range(k):
         draws = randn_like(y, g)
     assert draws is not None
-    lipschitz = float(gaussian.shrink(y, torch.tensor(level)).max())
+    lipschitz = lipschitz_constant(std, level)
     left = float(moved.residuals[-1] - still.residuals[-1])
     right = 2 * lipschitz / math.sqrt(n_pixels) * noise * float(draws.norm())
     print(f"k = {k}, σ = {noise}: Δ_k − Δ_k⁰ = {left:.5f} ≤ {right:.5f} (L = {lipschitz:.4f})")
@@ -98,7 +99,7 @@ def test_theorem_1_per_step_from_the_same_state(k: int, noise: float) -> None:
 
 
 def test_summable_noise_converges_and_constant_noise_does_not() -> None:
-    y, operator, gaussian = image_problem()
+    y, operator, gaussian, std = image_problem()
     n, level, rho = 400, 0.3, 0.4
     runs = {
         "none": (0.0,) * n,
@@ -119,7 +120,7 @@ def test_summable_noise_converges_and_constant_noise_does_not() -> None:
     g, total = gen(6), 0.0
     for s in runs["summable"]:
         total += s * float(randn_like(y, g).norm())
-    lipschitz = float(gaussian.shrink(y, torch.tensor(level)).max())
+    lipschitz = lipschitz_constant(std, level)
     bound = 2 * lipschitz / math.sqrt(y[0].numel()) * total
     print(f"along the run: Σ(Δ_k − Δ_k⁰) = {difference:.3f}, the paper's bound {bound:.3f}")
     assert math.isfinite(difference)

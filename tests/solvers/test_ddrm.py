@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from golden import gen, relative
+from ddpm import ALPHA_BAR, LEVELS, skipping
+from golden import LINEAR, NONLINEAR, gen, relative
 from pnpcm import OPERATORS, GaussianPrior, measure
 from pnpcm.core import Operator
 from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.operators import Blur, Crop, GaussianBlur, Inpainting, SuperResolution, gaussian_kernel
 from pnpcm.operators.base import DecomposableOperator
 from pnpcm.rng import generators
-from pnpcm.schedules import alpha_bar, even_indices, vp_levels
 from pnpcm.solvers.ddrm import DDRM, DDRMConfig
 from solvers.bench import (
     GAINS,
@@ -42,7 +42,7 @@ def test_the_official_vp_update_with_the_same_noise(eta: float, eta_b: float, n:
     """Coordinate by coordinate on VP variables, in plain numbers."""
     config = DDRMConfig(n_steps=n, eta=eta, eta_b=eta_b)
     result = DDRM(prior(), config)(measurement(), Diagonal(), generator=gen(1)).x
-    g, bars = gen(1), [alpha_bar()[i + 1] for i in even_indices(n)]
+    g, bars = gen(1), [ALPHA_BAR[i] for i in skipping(n)]
     draws = [normal(g, (1, 1, 4)).flatten().tolist() for _ in range(n + 1)]
     for i in range(4):
         gain, m, S = float(GAINS[i]), float(MEAN[i]), float(STD[i])
@@ -97,7 +97,7 @@ def theory(levels: list[float], eta: float, eta_b: float) -> tuple[Tensor, Tenso
 @pytest.mark.parametrize(("eta", "eta_b"), [(0.85, 1.0), (1.0, 1.0), (0.3, 0.5)])
 def test_the_law_on_the_bench(eta: float, eta_b: float) -> None:
     result = sample(DDRM(prior(), DDRMConfig(eta=eta, eta_b=eta_b)), rows=40000)
-    levels = [vp_levels()[i] for i in even_indices(20)]
+    levels = [LEVELS[i] for i in skipping(20)]
     expected_mean, expected_std = theory(levels, eta, eta_b)
     mean, std = moments(result)
     close((mean - expected_mean) / expected_std, (0.0,) * 4, 0.02)  # four standard errors
@@ -107,7 +107,7 @@ def test_the_law_on_the_bench(eta: float, eta_b: float) -> None:
 
 
 def test_bench_numbers_of_the_published_settings() -> None:
-    mean, std = theory([vp_levels()[i] for i in even_indices(20)], 0.85, 1.0)
+    mean, std = theory([LEVELS[i] for i in skipping(20)], 0.85, 1.0)
     close(mean, (0.271, -0.105, 0.0, 0.641), 0.002)
     close(std, (0.134, 0.049, 0.213, 0.147), 0.002)
 
@@ -225,7 +225,7 @@ def test_noiseless_data_are_met_by_our_operators(name: str) -> None:
 DECOMPOSABLE = ("inpainting", "superresolution", "gaussian-blur", "crop")
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", [*LINEAR, *NONLINEAR])
 def test_examples_run_or_are_refused(name: str) -> None:
     operator, x = OPERATORS[name].example(gen(), batch=2)
     y = measure(operator, x, 0.05, generator=gen(1))

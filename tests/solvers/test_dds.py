@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ddpm import ALPHA_BAR, skipping
 from golden import gen
 from pnpcm.core import Step
 from pnpcm.errors import ArgumentError, OperatorError
@@ -15,7 +16,6 @@ from pnpcm.linalg import norm
 from pnpcm.operators import FunctionOperator, Inpainting, MultiCoilMRI
 from pnpcm.priors import GaussianPrior
 from pnpcm.rng import generators, randn_like
-from pnpcm.schedules import alpha_bar, even_indices
 from pnpcm.solvers.dds import DDS, DDSConfig, n_measured
 from solvers.bench import (
     GAINS,
@@ -51,7 +51,7 @@ def test_noiseless_branch_fits_the_data() -> None:
 # the official update, in its own variables -------------------------------------------------------
 def official(config: DDSConfig, y: Tensor, generator: torch.Generator) -> Tensor:
     """DDS on VP variables, with this prior and operator written out and CG run to its end."""
-    bars = [alpha_bar()[1:][i] for i in even_indices(config.n_steps)] + [1.0]
+    bars = [ALPHA_BAR[i] for i in skipping(config.n_steps)] + [1.0]
     # the official start is a standard normal x; here the VP image of s₁ z
     x = math.sqrt(1 - bars[0]) * randn_like(y, generator)
     for k, (bar, bar_next) in enumerate(pairwise(bars), start=1):

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from ddpm import ALPHA_BAR, LEVELS, quadratic
 from golden import gen
 from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.operators import FunctionOperator, Inpainting
 from pnpcm.priors import GaussianPrior
 from pnpcm.rng import randn_like
-from pnpcm.schedules import alpha_bar, quadratic_indices, vp_levels
 from pnpcm.solvers.diffpir import DiffPIR, DiffPIRConfig
 from solvers.bench import (
     GAINS,
@@ -24,6 +24,7 @@ from solvers.bench import (
     Diagonal,
     Y,
     close,
+    denoised,
     measurement,
     moments,
     prior,
@@ -58,7 +59,7 @@ def test_published_numbers() -> None:
 # the official update, in its own variables -------------------------------------------------------
 def official(config: DiffPIRConfig, start: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
     """DiffPIR's code on VP variables, with this prior and operator written out; eta = 0."""
-    bars = [alpha_bar()[1:][i] for i in quadratic_indices(config.n_steps)]
+    bars = [ALPHA_BAR[i] for i in quadratic(config.n_steps)]
     x = math.sqrt(bars[0]) * start + math.sqrt(1 - bars[0]) * randn_like(start, generator)
     for bar, bar_next in pairwise(bars):
         level = math.sqrt((1 - bar) / bar)
@@ -96,7 +97,7 @@ def test_without_weight_the_data_hold_up_to_the_last_level() -> None:
     x = sample(DiffPIR(prior(), replace(FREE, lam=1e-9)), rows=5000).x
     gap = (GAINS * x - Y).reshape(-1, 4)[:, [0, 1, 3]]
     spread = gap.std(0) / GAINS[[0, 1, 3]]
-    close(spread, (vp_levels()[0],) * 3, 1e-3)
+    close(spread, (LEVELS[0],) * 3, 1e-3)
     assert float(gap.mean(0).abs().max()) < 1e-3
 
 
@@ -115,7 +116,7 @@ def test_a_noiseless_identity_returns_its_measurement() -> None:
     y = 0.5 * torch.randn((1, 1, 2000, 4), generator=gen(1)).double().clamp(-1, 1)
     config = DiffPIRConfig(lam=1e-3, noise_std=0.0)
     x = DiffPIR(prior(), config)(y, Diagonal(torch.ones(4).double()), generator=gen()).x
-    assert float((x - y).std()) == pytest.approx(vp_levels()[0], rel=0.05)
+    assert float((x - y).std()) == pytest.approx(LEVELS[0], rel=0.05)
     levels = (10.0, 1.0, 0.1, 1e-3, 1e-5)
     config = replace(config, sigmas=levels)
     x = DiffPIR(prior(), config)(y, Diagonal(torch.ones(4).double()), generator=gen()).x
@@ -134,7 +135,7 @@ def test_noise_below_the_floor_is_the_floor() -> None:
 def test_the_last_call_gives_the_result_only_if_asked() -> None:
     noisy = sample(DiffPIR(prior(), FREE), rows=3).x
     clean = sample(DiffPIR(prior(), replace(FREE, denoise_last=True)), rows=3).x
-    assert torch.allclose(clean, prior()(noisy, vp_levels()[0]), atol=1e-12)
+    assert torch.allclose(clean, denoised(noisy, LEVELS[0]), atol=1e-12)
 
 
 def test_levels_stay_within_the_prior() -> None:

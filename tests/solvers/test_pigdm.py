@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from golden import gen, relative
+from ddpm import ALPHA_BAR, LEVELS, skipping
+from golden import LINEAR, gen, relative
 from pnpcm import OPERATORS, GaussianPrior, measure
 from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.linalg import norm
 from pnpcm.operators import JPEG, FunctionOperator, NonlinearBlur
 from pnpcm.rng import generators
-from pnpcm.schedules import alpha_bar, even_indices, vp_levels
 from pnpcm.solvers.pigdm import INVERSES, PiGDM, PiGDMConfig
 from solvers.bench import (
     GAINS,
@@ -44,7 +44,7 @@ def test_the_official_vp_update_with_the_same_noise(variant: str, weight: float)
     y = measurement(rows=3)
     config = PiGDMConfig(n_steps=50, variant=variant, weight=weight)
     result = PiGDM(prior(), config)(y, Diagonal(), generator=gen(1)).x
-    bars = [alpha_bar()[i + 1] for i in even_indices(50)]
+    bars = [ALPHA_BAR[i] for i in skipping(50)]
     x = math.sqrt(bars[0]) * INVERSE * y
     x = x + math.sqrt(1 - bars[0]) * normal(gen(1), y.shape[1:])
     for bar, after in zip(bars, [*bars[1:], 1.0], strict=True):
@@ -104,7 +104,7 @@ def test_other_variants_fit_noiseless_data_too(variant: str) -> None:
 def test_without_guidance_it_is_ddim() -> None:
     solver = PiGDM(prior(), PiGDMConfig(weight=0.0))
     result = sample(solver, rows=5)
-    levels = [vp_levels()[i] for i in even_indices(100)]
+    levels = [LEVELS[i] for i in skipping(100)]
     x = INVERSE * Y + levels[0] * normal(generators([0])[0], (1, 5, 4))
     for s, after in zip(levels, [*levels[1:], 0.0], strict=True):
         d = (STD**2 * x + s**2 * MEAN) / (STD**2 + s**2)
@@ -169,9 +169,6 @@ def test_the_start_is_loaded_where_guidance_is() -> None:
 def test_a_vp_network_gives_the_same_trajectory() -> None:
     edm, vp = (sample(PiGDM(p, PiGDMConfig()), batch=2, rows=3).x for p in (prior(), vp_prior()))
     assert (edm - vp).abs().max() < 1e-9
-
-
-LINEAR = [name for name in OPERATORS if OPERATORS[name].example(gen())[0].linear]
 
 
 @pytest.mark.parametrize("name", LINEAR)

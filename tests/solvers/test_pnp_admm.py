@@ -22,6 +22,7 @@ from solvers.bench import (
     Diagonal,
     Y,
     close,
+    denoised,
     measurement,
     prior,
     vp_prior,
@@ -53,7 +54,7 @@ def test_is_admm_with_falling_levels() -> None:
         sigma = 0.8 * (0.2 / 0.8) ** (k / 4)
         rho = 0.7 * (NOISE_STD / sigma) ** 2
         z = (GAINS * Y + rho * (x - u)) / (GAINS**2 + rho)
-        x = prior()(z + u, sigma).clamp(-1, 1)
+        x = denoised(z + u, sigma).clamp(-1, 1)
         u = u + z - x
         assert step.sigma == pytest.approx(sigma)
         for ours, expected in ((step.x, x), (step.z, z), (step.u, u)):

@@ -11,7 +11,7 @@ from pnpcm.core import Operator, Step
 from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.operators import JPEG, GaussianBlur, Inpainting, MultiCoilMRI, SuperResolution
 from pnpcm.solvers.problem import image_shape
-from pnpcm.solvers.total_variation import TV, TVConfig, gradient, gradient_adjoint, modulus, project
+from pnpcm.solvers.total_variation import TV, TVConfig, gradient, gradient_adjoint
 
 
 def steps_image(channels: int, height: int = 12, width: int = 16) -> Tensor:
@@ -50,6 +50,29 @@ def problem(name: str) -> tuple[Operator, Tensor]:
     return operator, measure(operator, steps_image(channels), 0.05, generator=gen(1))
 
 
+def differences(x: Tensor) -> Tensor:
+    """Down and right neighbour minus the pixel, 0 at the last row and column; ``(B, 2, …)``."""
+    down, right = torch.zeros_like(x), torch.zeros_like(x)
+    down[..., :-1, :] = x[..., 1:, :] - x[..., :-1, :]
+    right[..., :-1] = x[..., 1:] - x[..., :-1]
+    return torch.stack((down, right), 1)
+
+
+def transposed(p: Tensor) -> Tensor:
+    """The adjoint of ``differences``: each difference back to its two pixels."""
+    x = torch.zeros_like(p[:, 0])
+    x[..., 1:, :] += p[:, 0, ..., :-1, :]
+    x[..., :-1, :] -= p[:, 0, ..., :-1, :]
+    x[..., 1:] += p[:, 1, ..., :-1]
+    x[..., :-1] -= p[:, 1, ..., :-1]
+    return x
+
+
+def lengths(p: Tensor) -> Tensor:
+    """Of the differences of all channels at a pixel, ``(B, H, W)``."""
+    return p.square().sum((1, 2)).sqrt()
+
+
 def test_gradient_and_its_adjoint() -> None:
     x = torch.randn((2, 3, 5, 7), generator=gen()).double()
     p = torch.randn((2, 2, 3, 5, 7), generator=gen(1)).double()
@@ -68,14 +91,15 @@ def test_optimality(name: str) -> None:
     weight = 0.05
     x = TV(None, TVConfig(weight))(y, operator).x
     force = operator.A_adjoint(y - operator.A(x))  # type: ignore[attr-defined]
-    variation = weight * modulus(gradient(x)).sum()
+    variation = weight * lengths(differences(x)).sum()
     assert float((force * x).sum()) == pytest.approx(float(variation), rel=2e-4)
     # the nearest ∇ᵀp in that ball, by accelerated projected gradients
-    p = ahead = torch.zeros_like(gradient(x))
+    p = ahead = torch.zeros_like(differences(x))
     for k in range(400):
-        p_next = project(ahead - gradient(gradient_adjoint(ahead) - force) / 8, weight)
+        p_next = ahead - differences(transposed(ahead) - force) / 8
+        p_next = p_next / (lengths(p_next) / weight).clamp_min(1)[:, None, None]
         p, ahead = p_next, p_next + k / (k + 3) * (p_next - p)
-    assert (gradient_adjoint(p) - force).norm() < 2e-3 * force.norm()
+    assert (transposed(p) - force).norm() < 2e-3 * force.norm()
 
 
 @pytest.mark.parametrize("weight", [0.03, 0.2])

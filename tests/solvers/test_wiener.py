@@ -1,6 +1,7 @@
 """Wiener: against closed forms and dense solves."""
 
 import pytest
+import scipy.fft
 import torch
 from torch import Tensor
 
@@ -9,7 +10,6 @@ from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.operators import JPEG, GaussianBlur, Inpainting, MultiCoilMRI, SuperResolution
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.solvers.wiener import Spectrum, Wiener, WienerConfig
-from pnpcm.transforms import dct2, idct2
 
 SIZE = (8, 12)
 
@@ -39,11 +39,22 @@ def matrix(function: object, shape: tuple[int, ...]) -> Tensor:
     return torch.stack([c.flatten() for c in columns], dim=1)
 
 
+def one_over_f(corner: float) -> Tensor:
+    """1/(f² + corner²), f in cycles per pixel: cosine k of n has k/2n."""
+    fy, fx = (torch.arange(n, dtype=torch.float64) / (2 * n) for n in SIZE)
+    return 1 / (fy[:, None] ** 2 + fx[None, :] ** 2 + corner**2)
+
+
+def filtered(x: Tensor, spectrum: Tensor) -> Tensor:
+    """Every cosine coefficient of ``x`` times its entry of ``spectrum``."""
+    coefficients = scipy.fft.dctn(x.numpy(), axes=(-2, -1), norm="ortho") * spectrum.numpy()
+    return torch.from_numpy(scipy.fft.idctn(coefficients, axes=(-2, -1), norm="ortho"))
+
+
 def covariance(config: WienerConfig, channels: int) -> Tensor:
     """C, from the definition of the image model: colours ⊗ cosines."""
-    fy, fx = (torch.arange(n, dtype=torch.float64) / (2 * n) for n in SIZE)
-    spectrum = 1 / (fy[:, None] ** 2 + fx[None, :] ** 2 + config.corner**2)
-    plane = matrix(lambda x: idct2(spectrum * dct2(x)), (1, *SIZE))
+    spectrum = one_over_f(config.corner)
+    plane = matrix(lambda x: filtered(x, spectrum), (1, *SIZE))
     powers = torch.tensor(config.power, dtype=torch.float64)
     if channels != 3:
         return torch.kron(torch.eye(channels, dtype=torch.float64) * powers.mean(), plane)
@@ -70,16 +81,41 @@ def test_posterior_mean(name: str) -> None:
         assert relative(image.flatten(), expected) < 1e-5
 
 
-def test_denoising_is_the_shrinkage_of_the_stationary_prior() -> None:
-    """The same model as ``StationaryGaussianPrior``: for A = I the result is its denoiser."""
+def test_denoising_shrinks_every_cosine_coefficient() -> None:
+    """For A = I the result is m + P/(P + σ²) (y − m), coefficient by coefficient.
+
+    ``StationaryGaussianPrior`` is the same model, and must give the same.
+    """
     y = torch.randn((2, 3, *SIZE), generator=gen()).double()
-    for channels in (3, 1):
-        x = Wiener(None, WienerConfig(noise_std=0.3))(y[:, :channels], identity()).x
-        denoiser = StationaryGaussianPrior(kind="edm")
-        assert torch.allclose(x, denoiser(y[:, :channels], 0.3), atol=1e-7)
-    x = Wiener(None, WienerConfig(0.3, power=0.02, corner=0.01, mean=0.1))(y, identity()).x
-    denoiser = StationaryGaussianPrior(0.02, corner=0.01, mean=0.1, kind="edm")
-    assert torch.allclose(x, denoiser(y, 0.3), atol=1e-7)
+    axes = torch.tensor([[1, 1, 1], [1, 0, -1], [1, -2, 1]], dtype=torch.float64)
+    axes = axes / axes.norm(dim=1, keepdim=True)
+    powers = torch.tensor([0.012, 8e-4, 2e-4], dtype=torch.float64)
+
+    def shrunk(x: Tensor, power: float, corner: float, mean: float) -> Tensor:
+        spectrum = power * one_over_f(corner)
+        return mean + filtered(x - mean, spectrum / (spectrum + 0.3**2))
+
+    colours = torch.einsum("ij,bjhw->bihw", axes, y + 0.1)
+    planes = [shrunk(colours[:, i], float(p), 0.0015, 0.0) for i, p in enumerate(powers)]
+    colour = torch.einsum("ij,bihw->bjhw", axes, torch.stack(planes, 1)) - 0.1
+    cases = [
+        (y, colour, WienerConfig(noise_std=0.3), StationaryGaussianPrior(kind="edm")),
+        (
+            y[:, :1],
+            shrunk(y[:, :1], float(powers.mean()), 0.0015, -0.1),
+            WienerConfig(noise_std=0.3),
+            StationaryGaussianPrior(kind="edm"),
+        ),
+        (
+            y,
+            shrunk(y, 0.02, 0.01, 0.1),
+            WienerConfig(0.3, power=0.02, corner=0.01, mean=0.1),
+            StationaryGaussianPrior(0.02, corner=0.01, mean=0.1, kind="edm"),
+        ),
+    ]
+    for noisy, expected, config, denoiser in cases:
+        assert torch.allclose(Wiener(None, config)(noisy, identity()).x, expected, atol=1e-7)
+        assert torch.allclose(denoiser(noisy, 0.3), expected, atol=1e-7)
 
 
 def test_denoising_takes_few_iterations() -> None:

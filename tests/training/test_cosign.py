@@ -14,6 +14,7 @@ import yaml
 from torch import Tensor
 from typer.testing import CliRunner
 
+from ddpm import karras
 from golden import random_unet
 from pnpcm import ConsistencyModel, DiffusionModel, load_prior
 from pnpcm.cli import app
@@ -23,7 +24,6 @@ from pnpcm.operators import SuperResolution
 from pnpcm.priors.checkpoint import save_prior
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.rng import generators
-from pnpcm.schedules import karras
 from pnpcm.training import estimate, read_recipe, train
 from pnpcm.training.cosign_loss import CosignLoss
 from pnpcm.training.recipe import Recipe

@@ -151,7 +151,7 @@ def test_distillation_compares_neighbours_of_the_grid() -> None:
 
 def test_every_neighbour_is_drawn_equally_often() -> None:
     u = (torch.arange(3900) + 0.5) / 3900
-    t, t2 = neighbours(u, torch.tensor(karras(40)))
+    t, t2 = neighbours(u, torch.tensor(KARRAS_40))
     values, counts = t.unique(return_counts=True)
     assert len(values) == 39
     assert counts.tolist() == [100] * 39

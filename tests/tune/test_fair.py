@@ -8,11 +8,12 @@ import torch
 
 from golden import gen
 from pnpcm import OPERATORS, PRESETS, SOLVERS, GradientStep, measure
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.problems import Problem
 from pnpcm.solvers import DPIRConfig, ProxStep
 from pnpcm.tune import METHODS, Setting, fair_tune
+from rows import check_rows
 
 SETTINGS = {
     "superres-4": Setting("superres-4", 0.1, True, ProxStep(), {"data_step": ProxStep()}),
@@ -21,22 +22,28 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("task", SETTINGS)
-@pytest.mark.parametrize("name", METHODS)
-def test_published_numbers_lie_in_the_space_and_every_point_is_a_run(name: str, task: str) -> None:
-    row, setting = METHODS[name], SETTINGS[task]
-    first = row.first(setting)
-    assert set(first) == set(row.space)
-    ends = [{k: axis[i] for k, axis in row.space.items()} for i in (0, 1)]
-    for values in (first, *ends):
-        config = row.build(values, setting)
-        assert isinstance(config, SOLVERS[name].config_type)
-    for key, axis in row.space.items():
-        assert axis[0] <= first[key] <= axis[1] if len(axis) == 3 else first[key] in axis
+def test_published_numbers_lie_in_the_space_and_every_point_is_a_run() -> None:
+    def check(place: tuple[str, str]) -> None:
+        name, task = place
+        row, setting = METHODS[name], SETTINGS[task]
+        first = row.first(setting)
+        assert set(first) == set(row.space)
+        ends = [{k: axis[i] for k, axis in row.space.items()} for i in (0, 1)]
+        for values in (first, *ends):
+            config = row.build(values, setting)
+            assert isinstance(config, SOLVERS[name].config_type)
+        for key, axis in row.space.items():
+            assert axis[0] <= first[key] <= axis[1] if len(axis) == 3 else first[key] in axis
+
+    check_rows(((f"{name}, {task}", (name, task)) for name in METHODS for task in SETTINGS), check)
 
 
-def test_every_solver_has_a_space() -> None:
-    assert set(METHODS) == set(SOLVERS)
+def test_every_method_is_a_solver() -> None:
+    """A solver without a search space cannot be tuned, and says so; the contest has no such one."""
+    assert set(METHODS) <= set(SOLVERS)
+    posed, x = problem()
+    with pytest.raises(UnknownNameError, match="unknown method 'dpi'; did you mean 'dpir'"):
+        fair_tune("dpi", posed, x, None, SETTINGS["superres-4"])
 
 
 def test_slow_methods_are_tuned_at_a_fifth_of_their_evaluations() -> None:
