@@ -67,10 +67,28 @@ def numbers(**choices: Any) -> Numbered:
 
 def test_samples_and_perception_get_noise_unless_the_user_says_otherwise() -> None:
     assert numbers(method="pnp-cm").config.noise_scale < 0.1  # type: ignore[attr-defined]
-    assert numbers(samples=4).config.noise_scale == 1  # type: ignore[attr-defined]
-    assert numbers(aim="perception").config.noise_scale == 1  # type: ignore[attr-defined]
+    for choices in ({"samples": 4}, {"aim": "perception"}):
+        assert numbers(**choices).config.noise_scale == 1  # type: ignore[attr-defined]
     told = numbers(samples=4, settings={"noise_scale": 0.01})
     assert told.config.noise_scale == 0.01  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("aim", [0.25, 0.5, 1.0])
+def test_the_prior_is_told_of_the_noise_that_is_injected(aim: float) -> None:
+    """Residual noise t and injected noise s t, s = aim/2, make √(1 + s²) t."""
+    plain: Any = numbers(method="pnp-cm").config
+    found: Any = numbers(aim=aim).config
+    told = [(1 + d) * s for d, s in zip(plain.deltas, plain.sigmas, strict=True)]
+    assert found.sigmas == pytest.approx([aim / 2 * t for t in told])
+    both = [(1 + d) * s for d, s in zip(found.deltas, found.sigmas, strict=True)]
+    assert both == pytest.approx([math.hypot(t, aim / 2 * t) for t in told])
+    assert found.rhos == plain.rhos
+
+
+@pytest.mark.parametrize("aim", ["sharp", -0.1, 1.5])
+def test_an_aim_that_is_none(aim: Any) -> None:
+    with pytest.raises((ArgumentError, UnknownNameError), match="aim"):
+        Options(aim=aim)
 
 
 def test_denoising_for_fidelity_is_one_call_of_the_denoiser() -> None:

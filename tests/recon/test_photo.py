@@ -104,7 +104,7 @@ def test_samples_have_mean_spread_and_one_of_them(tmp_path: Path) -> None:
         measured.task,
         sigma_y=0.05,
         seed=7,
-        settings={"noise_scale": done.config.noise_scale},
+        aim="perception",
     )
     assert float((alone.x - done.sample).abs().max()) < 1e-5  # the first sample is that of the seed
     assert float(done.std.mean()) > 1e-4

@@ -53,7 +53,8 @@ Method = Annotated[
     str | None, typer.Option(help="pnp-cm, dpir, pnp-admm, diffpir, dps …; default: the task's.")
 ]
 Aim = Annotated[
-    str, typer.Option(help="fidelity (closest to the truth) or perception (sharp, natural).")
+    str,
+    typer.Option(help="fidelity (closest to the truth), perception (injected noise), or 0 to 1."),
 ]
 SigmaY = Annotated[str, typer.Option(help="Noise of the input on the [0, 1] scale, or auto.")]
 Steps = Annotated[int | None, typer.Option(help="Network evaluations.")]
@@ -74,6 +75,7 @@ def options(sigma_y: str, set_: list[str] | None, **fields: Any) -> Options:
     """The object that command line, Python and app share, from the words of a command."""
     from pnpcm.recon import Options
 
+    fields["aim"] = _value(fields["aim"])
     return Options(sigma_y=noise(sigma_y), settings=parse_settings(set_ or []), **fields)
 
 

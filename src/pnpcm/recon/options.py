@@ -17,7 +17,7 @@ from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.solvers import SOLVERS
 
-AIMS = ("fidelity", "perception")
+AIMS = {"fidelity": 0.0, "perception": 1.0}
 TILE = 768
 
 
@@ -27,8 +27,9 @@ class Options:
 
     ``prior``: name, file, folder, Hub id or object; None: "natural" for photographs, "mri" for
     scans. ``method``: row of ``SOLVERS``; None: the default of the task. ``aim``: "fidelity", the
-    image closest to the truth on average (no injected noise, the denoiser where it is better), or
-    "perception", a sharp and natural image (consistency model, injected noise). ``sigma_y``: noise
+    image closest to the truth on average (no injected noise, the denoiser where it is better),
+    "perception", a draw with detail (consistency model, injected noise), or a number from 0 to 1
+    between them, which scales the injected noise. ``sigma_y``: noise
     of y on the [0, 1] scale. ``steps``, ``preset``, ``settings``: numbers of the solver; what is
     left open comes from a preset, a tuned row or the rule. ``samples``: independent
     reconstructions, whose mean and spread are given. ``tile``: side of the squares on which the
@@ -38,7 +39,7 @@ class Options:
 
     prior: str | Path | Prior | None = None
     method: str | None = None
-    aim: str = "fidelity"
+    aim: str | float = "fidelity"
     sigma_y: float | None = None
     steps: int | None = None
     preset: str | Path | None = None
@@ -51,8 +52,12 @@ class Options:
     device: str | torch.device = "cpu"
 
     def __post_init__(self) -> None:
-        if self.aim not in AIMS:
-            raise UnknownNameError("aim", str(self.aim), AIMS)
+        if isinstance(self.aim, str) and self.aim not in AIMS:
+            raise UnknownNameError("aim", self.aim, AIMS)
+        if not 0 <= self.perception <= 1:
+            raise ArgumentError(
+                f"aim must be 'fidelity', 'perception' or a number from 0 to 1, got {self.aim!r}"
+            )
         if self.method is not None:
             _ = SOLVERS[self.method]  # raises, with the nearest name
         if self.sigma_y is not None and not 0 <= self.sigma_y < math.inf:
@@ -66,6 +71,11 @@ class Options:
                 f"preset is {str(self.preset)!r}, but presets belong to the method pnp-cm, not to "
                 f"{self.method!r}; leave one of them out"
             )
+
+    @property
+    def perception(self) -> float:
+        """The aim as a number: 0 for fidelity, 1 for perception."""
+        return AIMS[self.aim] if isinstance(self.aim, str) else float(self.aim)
 
     @classmethod
     def of(cls, options: Options | None, choices: Mapping[str, Any]) -> Options:

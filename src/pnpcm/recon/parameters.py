@@ -27,7 +27,9 @@ from pnpcm.solvers import DPIRConfig, PnPCMConfig
 BLURS = ("blur", "gaussian-blur")
 LINEAR = ("inpainting", "superresolution", *BLURS)
 LEAST_INJECTION = 0.5
-"""Noise scale below which samples say nothing of how sure a result is."""
+"""Noise scale above which a preset injects enough noise for samples and for perception."""
+INJECTED = 0.5
+"""Injected noise for perception, relative to the level that the preset tells the prior."""
 TUNED_FOR = {
     "superresolution": ("superres-4",),
     "gaussian-blur": ("deblur-gauss",),
@@ -57,7 +59,7 @@ def choose_method(problem: Problem, options: Options, kinds: tuple[str, ...]) ->
         return options.method, "given"
     if options.preset is not None:
         return "pnp-cm", "the preset's"
-    wants_fidelity = options.aim == "fidelity" and options.samples == 1
+    wants_fidelity = options.perception == 0 and options.samples == 1
     leaves_open = options.steps is None and not options.settings
     if problem.is_denoising and wants_fidelity and "edm" in kinds and leaves_open:
         return "dpir", "default for denoising: one call of the denoiser, ahead of PnP-CM in PSNR"
@@ -95,16 +97,28 @@ def _pnp_cm(task: Task, problem: Problem, prior: str, sigma_y: float, options: O
         found = exact or _ruled(task, problem, prior, sigma_y, options)
     config = found.config
     assert isinstance(config, PnPCMConfig)
+    share = INJECTED * (options.perception or float(options.samples > 1))
     injects = config.noise_scale >= LEAST_INJECTION or "noise_scale" in options.settings
-    if injects or options.preset is not None:
+    if share == 0 or injects or options.preset is not None:
         return found
-    if options.samples > 1:
-        why = "noise_scale=1 so that samples differ"
-    elif options.aim == "perception":
-        why = "noise_scale=1 for the aim perception: the preset was tuned for fidelity"
-    else:
-        return found
-    return replace(found, config=replace(config, noise_scale=1.0), source=f"{found.source}; {why}")
+    why = "for the aim" if options.perception else "so that samples differ"
+    source = f"{found.source}; injected noise of {share:g} × the level of the prior {why}"
+    return replace(found, config=with_injection(config, share), source=source)
+
+
+def with_injection(config: PnPCMConfig, share: float) -> PnPCMConfig:
+    """The same run with injected noise of ``share`` times the level t_k that the prior is told.
+
+    Independent noises add by their squares, so the prior is told √(1 + share²) t_k: injected noise
+    that it is not told of would remain in the result.
+    """
+    return replace(
+        config,
+        sigmas=tuple(share * t for t in config.told),
+        deltas=(math.sqrt(1 + share**2) / share - 1,) * config.n_steps,
+        noise_scale=1.0,
+        family="explicit",
+    )
 
 
 def _given(preset: str | Path, steps: int | None) -> Numbered:
