@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.linalg import to_complex
 from pnpcm.mri import gaussian1d
 from pnpcm.mri.preparation import Preparation, SliceOptions
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scan import Scan
 from pnpcm.mri.simulated_file import phantoms, write_simulated
-from pnpcm.operators.mri import to_complex
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.recon.scan import reconstruct
 from pnpcm.recon.scan_plan import plan_scan

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.linalg import cg
+from pnpcm.linalg import cg, to_channels, to_complex
 from pnpcm.mri.coils import compression, mix, whitening
 from pnpcm.mri.espirit import espirit
 from pnpcm.mri.noise import kspace_noise_std
@@ -21,7 +21,6 @@ from pnpcm.mri.sampling import calibration, infer_mask
 from pnpcm.mri.scale import intensity_scale
 from pnpcm.mri.scan import Scan, Size, crop_centre
 from pnpcm.operators import MultiCoilMRI
-from pnpcm.operators.mri import to_channels, to_complex
 from pnpcm.transforms import fft2c, ifft2c
 
 SCALES = ("cg", "zero-filled", "oracle")

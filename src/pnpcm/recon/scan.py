@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import Prior
+from pnpcm.linalg import to_complex
 from pnpcm.mri.preparation import SliceOptions, Slices
 from pnpcm.mri.sampling import infer_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.writers import Volume
-from pnpcm.operators.mri import to_complex
 from pnpcm.recon.scan_plan import ScanPlan, plan_scan
 from pnpcm.recon.timing import timed
 from pnpcm.rng import generators
