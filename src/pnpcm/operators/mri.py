@@ -87,6 +87,10 @@ class MultiCoilMRI(LinearOperatorBase):
         """``(B, coils, H, W)``; of several sets ``(B, M, coils, H, W)``."""
         return self.maps[:, 0] if self.map_sets == 1 else self.maps
 
+    def first_set(self) -> MultiCoilMRI:
+        """The operator with the first set of coil maps alone."""
+        return self if self.map_sets == 1 else MultiCoilMRI(self.maps[:, 0], self.mask)
+
     @classmethod
     def example(
         cls,

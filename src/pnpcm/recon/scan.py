@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from pnpcm.core import Prior
-from pnpcm.linalg import to_complex
 from pnpcm.mri.preparation import SliceOptions, Slices
-from pnpcm.mri.sampling import infer_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.writers import Volume
+from pnpcm.priors import with_sets
 from pnpcm.recon.scan_plan import ScanPlan, plan_scan
 from pnpcm.recon.timing import timed
 from pnpcm.rng import generators
@@ -75,7 +74,8 @@ def reconstruct(
         lit = [i for i, k in zip(indices, kspace, strict=True) if bool(k.any())]
         empty += [i for i in indices if i not in lit]
         done: dict[int, dict[str, Tensor | None]] = {}
-        for some in _alike(scan, dict(zip(indices, kspace, strict=True)), lit):
+        lit_rows = [indices.index(i) for i in lit]
+        for some in plan.preparation.groups(kspace[lit_rows], lit):
             with timed(stages, "maps and scale"):
                 rows = [indices.index(i) for i in some]
                 prepared = plan.preparation(kspace[rows], some)
@@ -97,8 +97,7 @@ def _solved(
     drawn = []
     for k in range(samples):
         seeds = generators([seed + i + k * plan.scan.n_slices for i in indices])
-        image = to_complex(solve(part, seeds)) / part.factor[:, None, None]
-        drawn.append(image * part.support)
+        drawn.append(part.image(solve(part, seeds)))
     mean = torch.stack(drawn).mean(0)
     std = None
     if samples > 1:
@@ -109,7 +108,7 @@ def _solved(
         "std": std,
         "reference": part.reference,
         "rss": part.rss,
-        "support": part.support,
+        "support": part.full_support,
     }
     size = plan.preparation.crop
     cropped = {k: None if t is None else crop_centre(t, size) for k, t in found.items()}
@@ -119,24 +118,10 @@ def _solved(
     }
 
 
-def _alike(scan: Scan, kspace: dict[int, Tensor], lit: list[int]) -> list[list[int]]:
-    """The slices ``lit`` in groups that were sampled alike."""
-    if scan.mask is not None or not lit:
-        return [lit] if lit else []
-    groups: list[tuple[Tensor, list[int]]] = []
-    for i in lit:
-        mask = infer_mask(kspace[i])
-        same = next((g for m, g in groups if m.shape == mask.shape and torch.equal(m, mask)), None)
-        if same is None:
-            groups.append((mask, [i]))
-        else:
-            same.append(i)
-    return [group for _, group in groups]
-
-
 def _pnp_cm(prior: Prior, config: PnPCMConfig) -> Solve:
     def solve(part: Slices, seeds: list[torch.Generator]) -> Tensor:
-        return PnPCM(prior, config)(part.y, part.operator, generator=seeds).x
+        fitting = with_sets(prior, part.operator.map_sets)
+        return PnPCM(fitting, config)(part.y, part.operator, generator=seeds).x
 
     return solve
 
@@ -150,7 +135,7 @@ def _blank(plan: ScanPlan) -> dict[str, Tensor | None]:
         "std": zero,
         "reference": torch.zeros(size, dtype=torch.complex64) if full else None,
         "rss": zero if full else None,
-        "support": zero.bool(),
+        "support": zero.bool() if full else None,
     }
 
 
@@ -167,11 +152,10 @@ def _volume(
         each = [t for p in pages if (t := p[name]) is not None]
         return torch.stack(each) if len(each) == len(pages) else None
 
-    image, support = stacked("image"), stacked("support")
+    image = stacked("image")
     assert image is not None
-    assert support is not None
     with timed(stages, "scores"):
-        scores = _scores(plan, image, support, stacked("reference"), stacked("rss"))
+        scores = _scores(plan, image, stacked("support"), stacked("reference"), stacked("rss"))
     reference = stacked("reference")
     record = plan.to_dict() | {
         "samples": samples,
@@ -194,14 +178,20 @@ def _volume(
 
 
 def _scores(
-    plan: ScanPlan, image: Tensor, support: Tensor, reference: Tensor | None, rss: Tensor | None
+    plan: ScanPlan,
+    image: Tensor,
+    support: Tensor | None,
+    reference: Tensor | None,
+    rss: Tensor | None,
 ) -> list[Scores]:
+    """By both conventions where the scan is full; by fastMRI's where the file has a reference."""
     scan = plan.scan
     found = []
-    if reference is not None and bool(reference.any()):
+    if reference is not None and support is not None and bool(reference.any()):
         found.append(paper_scores(image, reference, support))
     if scan.target is not None and plan.preparation.raw_units:
-        rss = torch.stack([scan.target(i) for i in plan.slices])
-    if rss is not None and rss.shape == image.shape and bool(rss.any()):
+        target = torch.stack([scan.target(i) for i in plan.slices])
+        rss = target if target.shape == image.shape else rss
+    if rss is not None and bool(rss.any()):
         found.append(fastmri_scores(image, rss))
     return found

@@ -85,9 +85,10 @@ def plan_scan(
     first = _middle(scan, chosen_slices, preparation)
     if sigma_y is None:
         sigma_y = float(first.noise_std[0]) / 2
-    problem = Problem(first.y, first.operator)
+    one = first.operator.first_set()  # further sets make no other problem of it
+    problem = Problem(first.y, one)
     choice = choose(
-        Custom(first.operator),
+        Custom(one),
         problem,
         name,
         sigma_y,
