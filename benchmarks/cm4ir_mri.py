@@ -29,12 +29,11 @@ from pnpcm import load_prior, measure
 from pnpcm.baselines import BASELINES
 from pnpcm.core import Prior, Step
 from pnpcm.io.files import write_text
-from pnpcm.linalg import norm
+from pnpcm.linalg import norm, to_complex
 from pnpcm.metrics import psnr
 from pnpcm.mri import birdcage_maps
 from pnpcm.mri.masks import equidistant, gaussian1d
 from pnpcm.operators import MultiCoilMRI
-from pnpcm.operators.mri import to_complex
 from pnpcm.priors import GaussianPrior
 from pnpcm.problems import Custom
 from pnpcm.recon.parameters import choose

@@ -19,10 +19,10 @@ import torch
 from contest_problems import HELD_OUT, slices
 from pnpcm import PnPCM, load_prior, measure
 from pnpcm.io.files import write_text
+from pnpcm.linalg import to_complex
 from pnpcm.mri import birdcage_maps, gaussian1d
 from pnpcm.mri.scores import paper_scores
 from pnpcm.operators import MultiCoilMRI
-from pnpcm.operators.mri import to_complex
 from pnpcm.problems import Custom
 from pnpcm.rng import generators
 from pnpcm.tune.search import tune

@@ -24,12 +24,11 @@ from torch import Tensor
 
 from pnpcm import load_prior
 from pnpcm.io.files import save_picture, to_picture, write_text
-from pnpcm.linalg import cg
+from pnpcm.linalg import cg, to_complex
 from pnpcm.mri import gaussian1d
 from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scores import Scores, paper_scores
-from pnpcm.operators.mri import to_complex
 from pnpcm.places import existing
 from pnpcm.recon.scan import reconstruct
 

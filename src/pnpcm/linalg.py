@@ -22,11 +22,26 @@ def expand(values: Tensor, x: Tensor) -> Tensor:
     return values.to(x.device).reshape(-1, *[1] * (x.ndim - 1))
 
 
+def to_complex(x: Tensor) -> Tensor:
+    """``(B, 2, H, W)`` (real, imaginary) to complex ``(B, H, W)``; complex images pass.
+
+    ``(B, 2M, H, W)``, the parts of M > 1 images one after the other, to complex ``(B, M, H, W)``.
+    """
+    if x.is_complex():
+        return x
+    image = torch.complex(x[:, 0::2], x[:, 1::2])
+    return image[:, 0] if image.shape[1] == 1 else image
+
+
+def to_channels(image: Tensor) -> Tensor:
+    """Complex ``(B, H, W)`` to ``(B, 2, H, W)``, complex ``(B, M, H, W)`` to ``(B, 2M, H, W)``."""
+    parts = torch.stack([image.real, image.imag], dim=-3)
+    return parts if image.ndim == 3 else parts.flatten(1, 2)
+
+
 def like_form(a: Tensor, b: Tensor) -> Tensor:
     """``a`` in the form of ``b``: two channels (real, imaginary) as complex where ``b`` is."""
-    if b.is_complex() and not a.is_complex():
-        return torch.complex(a[:, 0], a[:, 1])
-    return a
+    return to_complex(a) if b.is_complex() else a
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:

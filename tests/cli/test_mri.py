@@ -60,6 +60,21 @@ def test_a_full_scan_is_undersampled_reconstructed_and_scored(raw: Path, tmp_pat
     assert not list(tmp_path.glob(".pnpcm*"))
 
 
+@pytest.mark.parametrize(("acceleration", "worst"), [(4, 0.05), (8, 0.15)])
+def test_few_lines_give_a_picture(tmp_path: Path, acceleration: int, worst: float) -> None:
+    """64², 4 coils, all defaults: the error stays far below 1, that of a blank image."""
+    path = tmp_path / "small.h5"
+    call("simulate-mri", path, "--slices", 1, "--size", "64,64", "--coils", 4)
+    words = ("mri", path, "--mask", "gaussian1d", "--acceleration", acceleration)
+    text = call(*words, "--out", tmp_path / "out", "--format", "png", "--json")
+    record = json.loads(text)
+    assert len(record["scores"]) == 2
+    assert all(s["nmse"] < worst for s in record["scores"])
+    assert record["preparation"]["maps"]["covered"] > 0.9
+    sets = call(*words, "--map-sets", 2, "--out", tmp_path / "out", "--format", "png", "--json")
+    assert json.loads(sets)["preparation"]["maps"]["map_sets"] == 2
+
+
 def test_an_undersampled_scan_is_reconstructed_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "under.h5"
     call("simulate-mri", path, "--slices", 1, "--size", "64,64", "--coils", 4, "--mask",

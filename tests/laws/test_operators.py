@@ -61,6 +61,19 @@ def mri_2d(g: torch.Generator, batch: int, size: tuple[int, int]) -> tuple[Opera
     return MultiCoilMRI(maps, mask), picture(g, batch, size, 2)
 
 
+def mri_two_sets(mask_axes: int, each: bool) -> Make:
+    """Two sets of maps: by rows (1-D mask) or by CG (2-D mask), one for all or one per image."""
+
+    def make(g: torch.Generator, batch: int, size: tuple[int, int]) -> tuple[OperatorBase, Tensor]:
+        n = batch if each else 1
+        maps = torch.randn((n, 2, 3, *size), generator=g, dtype=torch.complex64) / 3
+        mask = torch.rand((n, size[0] if mask_axes == 2 else 1, size[1]), generator=g) < 0.5
+        mask[..., size[1] // 2] = True
+        return MultiCoilMRI(maps, mask.expand(n, *size)), picture(g, batch, size, 4)
+
+    return make
+
+
 def crop_of_blur(g: torch.Generator, batch: int, size: tuple[int, int]):  # type: ignore[no-untyped-def]
     blurred = Blur(torch.ones(3, 3) / 9, (3, *size))
     return Compose(Crop((3, *size), 1), blurred), picture(g, batch, size)
@@ -82,6 +95,9 @@ VARIANTS: dict[str, Make] = {name: from_table(name) for name in OPERATORS} | {
         picture(g, b, s, 1),
     ),
     "mri, 2-D masks and maps per image": mri_2d,
+    "mri, two sets": mri_two_sets(1, each=False),
+    "mri, two sets, 2-D masks per image": mri_two_sets(2, each=True),
+    "mri, two sets, 1-D masks per image": mri_two_sets(1, each=True),
     "crop after blur": crop_of_blur,
     "jpeg, 4:4:4": lambda g, b, s: (JPEG(50, subsampling="4:4:4"), picture(g, b, s)),
     "jpeg, grey": lambda g, b, s: (JPEG(20), picture(g, b, s, 1)),
@@ -97,7 +113,7 @@ def only(operator: OperatorBase, i: int) -> OperatorBase:
     return operator
 
 
-PER_IMAGE = {"inpainting, mask per image", "mri, 2-D masks and maps per image"}
+PER_IMAGE = {name for name in VARIANTS if "per image" in name}
 PLACES = list(itertools.product(VARIANTS, SIZES))
 
 

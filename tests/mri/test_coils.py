@@ -7,7 +7,7 @@ import torch
 
 from golden import gen, relative
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.mri.coils import compression, mix, whitening
+from pnpcm.mri.coils import combine_sets, compression, mix, whitening
 from pnpcm.mri.simulate import phantom, simulate_scan
 from pnpcm.rng import randn
 
@@ -100,3 +100,10 @@ def test_compression_and_mix_refuse_what_they_cannot_read() -> None:
         compression(torch.ones(4, 3, 3), 2)
     with pytest.raises(ShapeError, match="does not fit"):
         mix(torch.ones(4, 3, 3, dtype=torch.complex64), torch.eye(3))
+
+
+def test_sets_combine_to_the_root_of_squares_with_the_first_phase() -> None:
+    x = torch.tensor([[3j, 0, -1], [4, 2, 0]], dtype=torch.complex64).reshape(1, 2, 1, 3)
+    expected = torch.tensor([5j, 2, -1], dtype=torch.complex64).reshape(1, 1, 3)
+    torch.testing.assert_close(combine_sets(x), expected)
+    torch.testing.assert_close(combine_sets(x[:, 0]), x[:, 0])

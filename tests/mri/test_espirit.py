@@ -10,13 +10,23 @@ from torch import Tensor
 
 from golden import gen, needs, relative
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.mri.espirit import _kernels, _on_grid, _spectrum, coherence, espirit
+from pnpcm.mri.espirit import (
+    _kernels,
+    _on_grid,
+    _spectrum,
+    coherence,
+    count_sets,
+    espirit,
+    fit_kernel,
+)
 from pnpcm.mri.scan import crop_centre
 from pnpcm.mri.simulate import phantom, simulate_scan
 from pnpcm.places import resolve
 from pnpcm.transforms import fft2c, ifft2c
 
 BRAIN = "$PNPCM_DATA/mri_kspace/brain_t1_8ch_lowres_128x128.npz"
+LARGE_BRAIN = "$PNPCM_DATA/mri_kspace/brain_t1_8ch_230x180.npz"
+LINES = [6, 8, 10, 12, 14, 24]
 
 SIZES = [(64, 60), (61, 64)]
 
@@ -103,6 +113,111 @@ def test_maps_where_two_sets_of_them_overlap() -> None:
     assert float(exact[ratio < 0.99].min()) > 0.999
 
 
+def kept(kspace: Tensor, lines: int, inside: Tensor) -> float:
+    """Share of ``inside`` that maps of so few calibration lines cover."""
+    size = (kspace.shape[-2], kspace.shape[-1])
+    maps = espirit(crop_centre(kspace, (24, lines)), size)
+    return float((support(maps) & inside).sum() / inside.sum())
+
+
+@pytest.mark.parametrize("n_coils", [4, 12])
+@pytest.mark.parametrize("lines", LINES)
+def test_few_calibration_lines_keep_the_object(lines: int, n_coils: int) -> None:
+    """With the kernel of many lines, most of it would be cut off."""
+    kspace, truth = scan((64, 60), n_coils)
+    inside = ifft2c(kspace).abs().square().sum(0).sqrt() > 0.1
+    assert kept(kspace, lines, inside) >= 0.95
+    maps = espirit(crop_centre(kspace, (24, lines)), (64, 60))
+    seen = support(maps) & inside
+    assert float((coherence(maps, truth)[seen] > 0.95).float().mean()) > 0.95
+
+
+@needs(LARGE_BRAIN)
+@pytest.mark.parametrize("lines", LINES)
+@pytest.mark.parametrize("path", [BRAIN, LARGE_BRAIN], ids=["128x128", "230x180"])
+def test_few_calibration_lines_keep_a_brain(path: str, lines: int) -> None:
+    kspace = torch.from_numpy(np.load(resolve(path))["kspace"])
+    size = (kspace.shape[-2], kspace.shape[-1])
+    inside = support(espirit(centre(kspace), size, kernel=6, crop=0.95))
+    assert kept(kspace, lines, inside) >= 0.95
+
+
+def test_kernel_and_crop_fit_the_lines_unless_given() -> None:
+    assert [fit_kernel(n)[0] for n in (5, 7, 8, 9, 10, 13, 14, 24, 48)] == [
+        3, 3, 4, 4, 5, 5, 6, 6, 6,
+    ]  # fmt: skip
+    assert [fit_kernel(n)[1] for n in (8, 14, 16, 24)] == [0.9, 0.9, 0.95, 0.95]
+    assert fit_kernel(8, kernel=6) == (6, 0.9)
+    assert fit_kernel(4, kernel=2, crop=0.5) == (2, 0.5)
+    calibration = crop_centre(scan((64, 60))[0], (24, 8))
+    chosen = espirit(calibration, (64, 60))
+    assert torch.equal(chosen, espirit(calibration, (64, 60), kernel=4, crop=0.9))
+    assert not torch.equal(chosen, espirit(calibration, (64, 60), kernel=3))
+
+
+# several sets -------------------------------------------------------------------------------------
+@cache
+def folded(n_coils: int = 8) -> Tensor:
+    """K-space (coils, 64, 30) of half the field of view along the lines: the object is wider."""
+    image = torch.zeros(64, 60)
+    crop_centre(image, (48, 60)).copy_(phantom((48, 60)))
+    whole = simulate_scan(image, n_coils=n_coils, noise_std=0.005, generator=gen()).kspace
+    return whole[..., ::2].contiguous()
+
+
+def test_two_sets_span_the_two_largest_eigenvectors() -> None:
+    kspace, size = folded(), (64, 30)
+    maps = espirit(centre(kspace), size, map_sets=2)
+    assert maps.shape == (2, 8, *size)
+    G = _on_grid(_spectrum(_kernels(centre(kspace), 6, 0.02)), size)
+    values, vectors = torch.linalg.eigh(G)
+    for k in range(2):
+        agreement = support(maps[k]) == (values[..., -1 - k] > 0.95)
+        assert float(agreement.float().mean()) > 0.99
+    both = support(maps[1])
+    assert float(both.float().mean()) > 0.1  # the case is the one that is meant
+    found = torch.einsum("mchw,mdhw->hwcd", maps, maps.conj())[both]
+    exact = (vectors[..., -2:] @ vectors[..., -2:].mH)[both]
+    assert float((found - exact).abs().max()) < 5e-3
+    assert float((maps[0].conj() * maps[1]).sum(0).abs().max()) < 1e-5
+    assert torch.equal(maps[0], espirit(centre(kspace), size))
+    assert float(maps[:, 0].imag.abs().max()) < 1e-6
+    assert float(maps[:, 0].real.min()) >= 0
+
+
+def test_two_sets_explain_what_one_cannot() -> None:
+    """Coil images of a folded object lie in the span of two maps, not of one."""
+    images = ifft2c(folded())
+    maps = espirit(centre(folded()), (64, 30), map_sets=2)
+    parts = torch.einsum("mchw,chw->mhw", maps.conj(), images)
+
+    both = support(maps[1])
+
+    def unexplained(sets: int) -> float:
+        explained = torch.einsum("mchw,mhw->chw", maps[:sets], parts[:sets])
+        return relative(explained[:, both], images[:, both])
+
+    assert unexplained(2) < 0.1
+    assert unexplained(1) > 2 * unexplained(2)
+
+
+def test_the_number_of_sets_is_counted() -> None:
+    for n_coils in (4, 8):
+        for lines in (8, 12, 24):
+            assert count_sets(crop_centre(scan((64, 60), n_coils)[0], (24, lines))) == 1
+            assert count_sets(crop_centre(folded(n_coils), (24, lines))) == 2
+    assert count_sets(centre(folded())[:2]) == 1  # two coils cannot tell two maps
+    assert count_sets(centre(folded())[:1]) == 1
+
+
+def test_a_batch_of_two_sets_is_its_slices() -> None:
+    calibration = torch.stack([centre(folded()), 2j * centre(scan((64, 60))[0])])
+    batch = espirit(calibration, (32, 30), map_sets=2)
+    assert batch.shape == (2, 2, 8, 32, 30)
+    for maps, one in zip(batch, calibration, strict=True):
+        assert relative(maps, espirit(one, (32, 30), map_sets=2)) < 1e-5
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_laws_of_maps(size: tuple[int, int]) -> None:
     maps = espirit(centre(scan(size)[0]), size)
@@ -168,7 +283,11 @@ def test_coherence() -> None:
 def test_what_is_refused() -> None:
     good = centre(scan((64, 60))[0])
     with pytest.raises(ArgumentError, match="24×5, but needs at least the kernel of 6×6"):
-        espirit(good[..., :5], (64, 60))
+        espirit(good[..., :5], (64, 60), kernel=6)
+    with pytest.raises(ArgumentError, match="4 samples wide, but calibration needs at least 5"):
+        espirit(good[..., :4], (64, 60))
+    with pytest.raises(ArgumentError, match="map_sets is 9, but there are 8 coils"):
+        espirit(good, (64, 60), map_sets=9)
     with pytest.raises(ArgumentError, match="kernel"):
         espirit(good, (64, 60), kernel=0)
     with pytest.raises(ArgumentError, match="slice 1 is all zero"):

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.mri.masks import MASKS, POINTS, fastmri_lines, load_mask, poisson
+from pnpcm.mri.masks import (
+    MASKS,
+    POINTS,
+    calibration_lines,
+    fastmri_lines,
+    load_mask,
+    poisson,
+)
 
 SIZE = (48, 64)
 
@@ -79,6 +86,31 @@ def test_masks_from_files(tmp_path: Path) -> None:
     (tmp_path / "t.npy").write_text("no")
     with pytest.raises(ArgumentError, match=r"no \.npy file"):
         load_mask(tmp_path / "t.npy", SIZE)
+
+
+@pytest.mark.parametrize(
+    ("size", "acceleration", "lines"),
+    [
+        (320, 4, 24),  # the paper's
+        (320, 8, 12),
+        (320, 2, 24),
+        (180, 8, 11),  # 22 lines in all, half of them
+        (128, 4, 12),
+        (128, 8, 8),
+        (64, 4, 8),
+        (32, 4, 6),
+        (16, 4, 4),  # all there are
+        ((128, 128), 8, 12),
+        ((24, 24), 8, 6),
+    ],
+)
+def test_calibration_lines_where_nobody_says(
+    size: int | tuple[int, int], acceleration: float, lines: int
+) -> None:
+    assert calibration_lines(size, acceleration) == lines
+    name = "gaussian1d" if isinstance(size, int) else "uniform2d"
+    mask = MASKS[name](size, acceleration, lines, generator=torch.Generator().manual_seed(0))
+    assert int(mask.sum()) <= mask.numel() / acceleration
 
 
 def test_fastmri_spelling() -> None:

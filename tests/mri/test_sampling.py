@@ -8,7 +8,8 @@ import torch
 from golden import R4_LINES, gen
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.mri import gaussian1d, phantom, simulate_scan
-from pnpcm.mri.sampling import calibration, describe_mask, infer_mask
+from pnpcm.mri.sampling import calibration, describe_mask, infer_mask, low_resolution
+from pnpcm.transforms import ifft2c
 
 
 def kspace_of(size: tuple[int, int] = (32, 24), n_coils: int = 3) -> torch.Tensor:
@@ -130,3 +131,19 @@ def test_calibration_that_cannot_be_is_refused() -> None:
         calibration(kspace, torch.ones(32))
     with pytest.raises(ShapeError, match=r"expected \(coils, H, W\)"):
         calibration(kspace[None], torch.ones(24))
+
+
+def test_low_resolution_images_are_those_of_the_windowed_centre() -> None:
+    kspace, mask = kspace_of()[None], torch.zeros(24)
+    mask[12 - 5 : 12 + 5] = 1
+    mask[0] = 1
+    p, q = torch.arange(24) - 12, torch.arange(10) - 5
+    window = (0.54 + 0.46 * torch.cos(2 * torch.pi * p / 24))[:, None] * (
+        0.54 + 0.46 * torch.cos(2 * torch.pi * q / 10)
+    )
+    weights = torch.zeros(32, 24)
+    weights[4:28, 7:17] = window
+    expected = ifft2c(kspace * weights)
+    torch.testing.assert_close(low_resolution(kspace * mask, mask), expected)
+    mask[12] = 0  # without a centre: all that was measured
+    torch.testing.assert_close(low_resolution(kspace, mask), ifft2c(kspace * mask))

@@ -4,12 +4,14 @@ import pytest
 import torch
 
 from golden import R4_LINES, gen, image, mask, mri, relative
-from pnpcm.linalg import like_form
+from pnpcm.errors import ShapeError
+from pnpcm.linalg import like_form, to_channels, to_complex
 from pnpcm.operators import (
     Inpainting,
     MultiCoilMRI,
 )
 from pnpcm.solvers import CGStep
+from pnpcm.transforms import fft2c
 
 
 def test_mri_adjoint_and_cg_of_the_test_object() -> None:
@@ -90,6 +92,60 @@ def test_rows_that_are_coupled_or_large_are_left_to_cg() -> None:
     assert not MultiCoilMRI(
         torch.ones((1, 320, 320), dtype=torch.complex64), torch.ones(320)
     ).row_wise
+
+
+@pytest.mark.parametrize("columns", [True, False], ids=["by rows", "by CG"])
+def test_two_sets_against_the_matrix(columns: bool) -> None:
+    """y_c = mask F (S_1c x_1 + S_2c x_2), written out as a matrix; prox and A⁺ solved with it."""
+    g, size = gen(), (3, 8)
+    maps = torch.randn((2, 3, *size), generator=g, dtype=torch.complex128)
+    mask = torch.rand(size if not columns else (1, 8), generator=g).expand(size) < 0.5
+    operator = MultiCoilMRI(maps, mask, map_sets=2)
+    assert operator.row_wise == columns
+    assert operator.image_shape == (4, *size)
+    basis = torch.eye(24, dtype=torch.complex128).reshape(24, *size)
+    F = fft2c(basis).reshape(24, 24).T
+    chosen = mask.flatten().to(F.dtype)[:, None] * F
+    A = torch.cat([torch.cat([chosen * s.flatten() for s in one]) for one in maps], 1)
+    x = torch.randn((2, 2, *size), generator=g, dtype=torch.complex128)
+    y = (x.flatten(1) @ A.T).reshape(2, 3, *size)
+    assert relative(operator.A(x), y) < 1e-12
+    channels = torch.stack([x[:, 0].real, x[:, 0].imag, x[:, 1].real, x[:, 1].imag], 1)
+    assert relative(operator.A(channels), y) < 1e-12
+    assert (
+        relative(operator.A_adjoint(y), to_channels((y.flatten(1) @ A.conj()).reshape(x.shape)))
+        < 1e-12
+    )
+    noisy = y + operator.noise_like(y, g)
+    eye = torch.eye(48, dtype=A.dtype)
+    expected = torch.linalg.solve(
+        7 * A.mH @ A + eye, 7 * A.mH @ noisy.flatten(1).T + x.flatten(1).T
+    )
+    found = operator.prox_l2(x, noisy, 7.0)
+    assert found.shape == x.shape
+    assert relative(found.flatten(1).T, expected) < 1e-8
+    assert relative(operator.prox_l2(channels, noisy, 7.0), to_channels(found)) < 1e-8
+    loaded = torch.linalg.solve(A.mH @ A + 0.1 * eye, A.mH @ noisy.flatten(1).T)
+    assert relative(to_complex(operator.A_dagger(noisy, 0.1)).flatten(1).T, loaded) < 1e-8
+
+
+def test_one_set_written_as_several_is_one_set() -> None:
+    operator, x = MultiCoilMRI.example(gen())
+    lines = operator.mask[0, 0]
+    same = MultiCoilMRI(operator.coil_maps[:, None], lines)
+    assert torch.equal(same.A(x), operator.A(x))
+    assert torch.equal(same.coil_maps, operator.coil_maps)
+    assert same.x_shape(operator.A(x)) == (1, 2, 16, 20)
+
+
+def test_four_axes_are_a_batch_unless_map_sets_says_otherwise() -> None:
+    maps, lines = torch.ones((2, 3, 4, 6), dtype=torch.complex64), torch.ones(6)
+    assert MultiCoilMRI(maps, lines).map_sets == 1
+    assert MultiCoilMRI(maps, lines, map_sets=2).map_sets == 2
+    with pytest.raises(ShapeError, match=r"map_sets is 3, but coil_maps of shape .* hold 2"):
+        MultiCoilMRI(maps, lines, map_sets=3)
+    with pytest.raises(ShapeError, match=r"takes \(B, 4, H, W\) or complex \(B, 2, H, W\)"):
+        MultiCoilMRI(maps, lines, map_sets=2).A(torch.zeros(1, 2, 4, 6))
 
 
 def test_one_uniform_coil_has_the_closed_form() -> None:

@@ -27,7 +27,7 @@ def mri(
     ] = None,
     acceleration: Annotated[float, typer.Option(help="Of that mask.")] = 4.0,
     acs: Annotated[
-        int | None, typer.Option(help="Calibration lines; default as the paper.")
+        int | None, typer.Option(help="Calibration lines; default: the paper's share, 12 or more.")
     ] = None,
     center_fraction: Annotated[
         float | None, typer.Option(help="Calibration lines in fastMRI's spelling, e.g. 0.08.")
@@ -37,9 +37,16 @@ def mri(
         str, typer.Option(help="sampled, or scan: calibrate on the full scan, as the paper does.")
     ] = "sampled",
     calibration: Annotated[int, typer.Option(help="ESPIRiT: width of the centre.")] = 24,
-    kernel: Annotated[int, typer.Option(help="ESPIRiT: width of the kernels.")] = 6,
+    kernel: Annotated[
+        int | None, typer.Option(help="ESPIRiT: width of the kernels; default: by the lines.")
+    ] = None,
     threshold: Annotated[float, typer.Option(help="ESPIRiT: smallest singular value.")] = 0.02,
-    crop: Annotated[float, typer.Option(help="ESPIRiT: smallest eigenvalue.")] = 0.95,
+    crop: Annotated[
+        float | None, typer.Option(help="ESPIRiT: smallest eigenvalue; default: by the lines.")
+    ] = None,
+    map_sets: Annotated[
+        int | None, typer.Option(help="Sets of coil maps; default: 1, or 2 where the object folds.")
+    ] = None,
     coils: Annotated[int | None, typer.Option(help="Compress to so many coils.")] = None,
     scale: Annotated[str, typer.Option(help="cg, zero-filled or oracle (the paper's).")] = "cg",
     crop_first: Annotated[
@@ -90,6 +97,7 @@ def mri(
         kernel=kernel,
         threshold=threshold,
         crop=crop,
+        map_sets=map_sets,
         n_coils=coils,
         scale=scale,
         crop_first=None if crop_first is None else _sides("crop_first", crop_first),
@@ -133,10 +141,10 @@ def _maps(path: Path) -> Tensor:
     import torch
 
     values = shared.read_array("maps", path)
-    if values.ndim not in (3, 4) or values.dtype.kind != "c":
+    if values.ndim not in (3, 4, 5) or values.dtype.kind != "c":
         raise ArgumentError(
             f"maps {path} has shape {values.shape} and dtype {values.dtype}, expected complex "
-            "(coils, H, W) or (slices, coils, H, W)"
+            "(coils, H, W), (slices, coils, H, W) or (slices, sets, coils, H, W)"
         )
     return torch.from_numpy(values.astype(np.complex64))
 

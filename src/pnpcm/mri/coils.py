@@ -1,4 +1,4 @@
-"""Coils seen as a vector: noise made white, many coils mixed into few.
+"""Coils seen as a vector: noise made white, many coils mixed into few; sets of maps combined.
 
 Both are one matrix M over the coils of every k-space sample, and so of every pixel:
 
@@ -95,3 +95,20 @@ def mix(kspace: Tensor, matrix: Tensor) -> Tensor:
             f"{tuple(matrix.shape)}; expected (…, coils, H, W) and (any, coils)"
         )
     return torch.einsum("cd,...dhw->...chw", matrix.to(kspace), kspace)
+
+
+def combine_sets(images: Tensor) -> Tensor:
+    """Complex ``(B, M, H, W)``, one image per set of coil maps, as one ``(B, H, W)``.
+
+    Magnitude √Σ_m |x_m|², phase that of the first set. Maps of different sets are orthogonal, so
+    that this is the root-sum-of-squares over coils. ``(B, H, W)``, one set, passes.
+    """
+    if images.ndim == 3:
+        return images
+    magnitude: Tensor = torch.linalg.vector_norm(images, dim=1)
+    return magnitude * phase_factor(images[:, 0])
+
+
+def phase_factor(values: Tensor) -> Tensor:
+    """exp(i arg v) of complex values; 1 where they are 0."""
+    return torch.where(values == 0, torch.ones_like(values), values.sgn())

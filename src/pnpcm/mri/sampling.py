@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.mri.espirit import KERNELS
+from pnpcm.transforms import ifft2c
 
 STRAY_ZEROS = 0.01
 """Share of exact zeros inside measured columns that is put down to quantised data."""
@@ -116,10 +119,13 @@ def partial_fourier(first: int, last: int, width: int, gap: int = 1) -> float | 
     return fraction if fraction < NEARLY_ALL else None
 
 
-def calibration(kspace: Tensor, mask: Tensor, width: int = 24, *, kernel: int = 6) -> Tensor:
+def calibration(
+    kspace: Tensor, mask: Tensor, width: int = 24, *, kernel: int | None = None
+) -> Tensor:
     """The fully sampled centre ``(coils, h, w)`` of one slice, at most ``width`` on a side.
 
-    Raises :class:`ArgumentError` if less than ``kernel`` of it was measured, or only zeros.
+    Raises :class:`ArgumentError` if less than ``kernel`` of it was measured (None: than the
+    smallest kernel of ``fit_kernel`` needs), or only zeros.
     """
     if kspace.ndim != 3:
         raise ShapeError(f"kspace has shape {tuple(kspace.shape)}; expected (coils, H, W)")
@@ -130,19 +136,16 @@ def calibration(kspace: Tensor, mask: Tensor, width: int = 24, *, kernel: int = 
             f"mask has shape {tuple(mask.shape)}; expected ({columns},) or ({height}, {columns}) "
             f"to fit kspace"
         )
-    if mask.ndim == 1:
-        rows, (start, stop) = _middle(height, width), _run(mask)
-        wanted = _middle(columns, width)
-        cols = (max(start, wanted[0]), min(stop, wanted[1]))
-    else:
-        side = min(width, _square(mask))
-        rows, cols = _middle(height, side), _middle(columns, side)
-    block = kspace[:, rows[0] : rows[1], cols[0] : cols[1]]
-    found = max(0, min(rows[1] - rows[0], cols[1] - cols[0]))
-    if found < kernel:
+    rows, cols = _centre(mask, (height, columns), width)
+    block = kspace[:, rows, cols]
+    found = min(block.shape[-2:])
+    automatic = KERNELS[-1][0] if len(kspace) > 1 else 1
+    least = automatic if kernel is None else kernel
+    if found < least:
+        what = "measure more central lines" if kernel is None else "give a smaller kernel"
         raise ArgumentError(
             f"the fully sampled centre of k-space is {found} samples wide, but calibration needs "
-            f"at least kernel = {kernel}; give coil_maps, or a smaller kernel"
+            f"at least {least}; {what}, or give coil_maps"
         )
     if not bool(block.any()):
         raise ArgumentError(
@@ -150,6 +153,40 @@ def calibration(kspace: Tensor, mask: Tensor, width: int = 24, *, kernel: int = 
             f"that it was measured; check that k-space is centred and that the mask belongs to it"
         )
     return block
+
+
+def low_resolution(kspace: Tensor, mask: Tensor, width: int = 24) -> Tensor:
+    """Coil images ``(B, coils, H, W)`` of the fully sampled centre alone, without its ringing.
+
+    The centre, at most ``width`` on a side, is weighted by a Hamming window; where less than two
+    samples of it were measured, the zero-filled images of all samples take its place.
+    """
+    size = (kspace.shape[-2], kspace.shape[-1])
+    rows, cols = _centre(_boolean(mask).to(kspace.device), size, width)
+    h, w = rows.stop - rows.start, cols.stop - cols.start
+    if min(h, w) < 2:
+        return ifft2c(kspace * mask.to(kspace))
+    window = _hamming(h, kspace)[:, None] * _hamming(w, kspace)
+    weights = kspace.real.new_zeros(size)
+    weights[rows, cols] = window
+    return ifft2c(kspace * weights)
+
+
+def _hamming(n: int, like: Tensor) -> Tensor:
+    return torch.hamming_window(n, periodic=n % 2 == 0, device=like.device)
+
+
+def _centre(mask: Tensor, size: tuple[int, int], width: int) -> tuple[slice, slice]:
+    """Rows and columns of the fully sampled centre, at most ``width`` on a side."""
+    height, columns = size
+    if mask.ndim == 1:
+        rows, (start, stop) = _middle(height, width), _run(mask)
+        wanted = _middle(columns, width)
+        cols = (max(start, wanted[0]), max(start, min(stop, wanted[1])))
+    else:
+        side = min(width, _square(mask))
+        rows, cols = _middle(height, side), _middle(columns, side)
+    return slice(*rows), slice(*cols)
 
 
 def _boolean(mask: Tensor) -> Tensor:

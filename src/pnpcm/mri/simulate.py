@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.operators.mri import to_channels
+from pnpcm.linalg import to_channels
 from pnpcm.rng import randn
 from pnpcm.transforms import fft2c
 

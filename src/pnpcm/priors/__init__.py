@@ -9,6 +9,7 @@ from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.gaussian import GaussianPrior, StationaryGaussianPrior
 from pnpcm.priors.grey import GreyPrior
 from pnpcm.priors.mixture import GaussianMixturePrior
+from pnpcm.priors.sets import SetsPrior, with_sets
 from pnpcm.priors.tiled import TiledPrior
 from pnpcm.tables import Table
 
@@ -35,6 +36,8 @@ __all__ = [
     "GaussianMixturePrior",
     "GaussianPrior",
     "GreyPrior",
+    "SetsPrior",
     "StationaryGaussianPrior",
     "TiledPrior",
+    "with_sets",
 ]

@@ -14,16 +14,17 @@ from torch import Tensor
 from pnpcm import __version__
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
+from pnpcm.linalg import to_channels
 from pnpcm.mri.masks import MaskChoice
 from pnpcm.mri.plausibility import kspace_warnings
 from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
 from pnpcm.mri.readers import HDF5_SUFFIXES, SUFFIXES, read_scan
-from pnpcm.mri.sampling import describe_mask, infer_mask
+from pnpcm.mri.sampling import describe_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.writers import Volume, write_volume
-from pnpcm.operators.mri import to_complex
 from pnpcm.operators.traits import Misfit
+from pnpcm.priors import with_sets
 from pnpcm.problems import Custom, Problem
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
@@ -145,9 +146,10 @@ def plan_scan(
     preparation = Preparation(scan, how, convention)
     middle, kspace = _middle(scan, wanted)
     first = preparation(kspace, [middle])
+    one = first.operator.first_set()  # the numbers do not depend on further sets of coil maps
     planned = plan(
-        Custom(first.operator),
-        Problem(first.y, first.operator),
+        Custom(one),
+        Problem(first.y, one),
         options,
         priors,
         noise=float(first.noise_std[0]) / 2,
@@ -294,8 +296,9 @@ def _volume(
             drawn = solve(part, seeds)
         with timed(seconds, "check"):
             misfits.append(_misfit(part, drawn[0], options.sigma_y))
-        if planned.middle in indices:
-            probe = drawn[0][[indices.index(planned.middle)]]
+        if planned.middle in indices:  # sets of coil maps combined, in the prior's units
+            row = [indices.index(planned.middle)]
+            probe = to_channels(part.image(drawn[0])[row] * part.factor[row, None, None])
         pages |= _pages(planned, part, indices, drawn)
         if callback is not None:
             callback(len(pages))
@@ -303,19 +306,19 @@ def _volume(
     notes = [*planned.scan.notes, *planned.plan.notes, *planned.preparation.notes]
     if empty:
         notes.append(f"slices without signal, left empty: {', '.join(map(str, empty))}")
+    warnings = [*planned.warnings, *planned.preparation.warnings]
     with timed(seconds, "check"):
-        judged = check(probe, misfits, planned.plan.prior, clamped=False, warnings=planned.warnings)
+        judged = check(probe, misfits, planned.plan.prior, clamped=False, warnings=warnings)
     rows = [pages.get(i) or _blank(planned) for i in planned.slices]
 
     def stacked(name: str) -> Tensor | None:
         each = [t for row in rows if (t := row[name]) is not None]
         return torch.stack(each) if len(each) == len(rows) else None
 
-    image, support, reference = stacked("image"), stacked("support"), stacked("reference")
+    image, reference = stacked("image"), stacked("reference")
     assert image is not None
-    assert support is not None
     with timed(seconds, "scores"):
-        scores = _scores(planned, image, support, reference, stacked("rss"))
+        scores = _scores(planned, image, stacked("support"), reference, stacked("rss"))
     record = planned.to_dict() | {
         "batch": options.batch,
         "scores": [asdict(s) for s in scores],
@@ -343,30 +346,20 @@ def _parts(planned: ScanPlan, seconds: dict[str, float]) -> Iterator[tuple[Slice
         indices = rest[start : start + batch]
         with timed(seconds, "read"):
             kspace = planned.scan.slices(indices)
-        for some in _alike(planned.scan, kspace, indices):
+        lit = [i for i, k in zip(indices, kspace, strict=True) if bool(k.any())]
+        of = kspace[[indices.index(i) for i in lit]]
+        for some in planned.preparation.groups(of, lit) if lit else ():
             with timed(seconds, "maps and scale"):
                 part = planned.preparation(kspace[[indices.index(i) for i in some]], some)
             yield part, some
 
 
-def _alike(scan: Scan, kspace: Tensor, indices: list[int]) -> list[list[int]]:
-    """The slices with signal in groups that were sampled alike."""
-    lit = [(i, k) for i, k in zip(indices, kspace, strict=True) if bool(k.any())]
-    if scan.mask is not None:
-        return [[i for i, _ in lit]] if lit else []
-    groups: list[tuple[Tensor, list[int]]] = []
-    for i, k in lit:
-        mask = infer_mask(k)
-        same = next((g for m, g in groups if m.shape == mask.shape and torch.equal(m, mask)), None)
-        if same is None:
-            groups.append((mask, [i]))
-        else:
-            same.append(i)
-    return [group for _, group in groups]
-
-
 def _solver(planned: Plan) -> Solve:
-    return lambda part, seeds: run(planned, part.y, part.operator, seeds)[1]
+    def solve(part: Slices, seeds: list[list[int]]) -> Tensor:
+        prior = planned.prior and with_sets(planned.prior, part.operator.map_sets)
+        return run(replace(planned, prior=prior), part.y, part.operator, seeds)[1]
+
+    return solve
 
 
 def _misfit(part: Slices, x: Tensor, sigma_y: float | None) -> Misfit:
@@ -378,7 +371,7 @@ def _misfit(part: Slices, x: Tensor, sigma_y: float | None) -> Misfit:
 
 def _pages(planned: ScanPlan, part: Slices, indices: list[int], drawn: Tensor) -> dict[int, Page]:
     """Slices as images of the output size, in raw units."""
-    images = torch.stack([to_complex(x) / part.factor[:, None, None] * part.support for x in drawn])
+    images = torch.stack([part.image(x) for x in drawn])
     mean, samples = images.mean(0), len(images)
     std = None
     if samples > 1:
@@ -388,7 +381,7 @@ def _pages(planned: ScanPlan, part: Slices, indices: list[int], drawn: Tensor) -
         "std": std,
         "reference": part.reference,
         "rss": part.rss,
-        "support": part.support,
+        "support": part.full_support,
     }
     size = planned.preparation.crop
     cropped = {k: None if t is None else crop_centre(t, size) for k, t in found.items()}
@@ -407,18 +400,24 @@ def _blank(planned: ScanPlan) -> Page:
         "std": zero,
         "reference": torch.zeros(size, dtype=torch.complex64) if full else None,
         "rss": zero if full else None,
-        "support": zero.bool(),
+        "support": zero.bool() if full else None,
     }
 
 
 def _scores(
-    planned: ScanPlan, image: Tensor, support: Tensor, reference: Tensor | None, rss: Tensor | None
+    planned: ScanPlan,
+    image: Tensor,
+    support: Tensor | None,
+    reference: Tensor | None,
+    rss: Tensor | None,
 ) -> list[Scores]:
+    """By both conventions where the scan is full; by fastMRI's where the file has a reference."""
     scan, found = planned.scan, []
-    if reference is not None and bool(reference.any()):
+    if reference is not None and support is not None and bool(reference.any()):
         found.append(paper_scores(image, reference, support))
     if scan.target is not None and planned.preparation.raw_units:
-        rss = torch.stack([scan.target(i) for i in planned.slices])
-    if rss is not None and rss.shape == image.shape and bool(rss.any()):
+        target = torch.stack([scan.target(i) for i in planned.slices])
+        rss = target if target.shape == image.shape else rss
+    if rss is not None and bool(rss.any()):
         found.append(fastmri_scores(image, rss))
     return found
