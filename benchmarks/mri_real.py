@@ -4,10 +4,11 @@
 
 Needs $PNPCM_DATA/mri_kspace (a fully sampled 8-coil T1 brain, 128×128) and sigpy. Masks are
 gaussian1d, R = 4 with 12 and R = 8 with 8 calibration lines, drawn by ``--seeds`` seeds; scores are
-the paper's convention (MVUE reference, support, PSNR/SSIM with data range 1), mean over the masks.
-CG-SENSE (iterations), ℓ1-wavelet and TV (sigpy, 200 and 500 iterations, λ relative to the largest
-value of the zero-filled image) get the setting that scores best on each mask, an advantage that no
-user has; PnP-CM takes its parameters from presets or the rule. Writes table.md and pictures.
+the paper's convention (MVUE reference, full scan's support, PSNR/SSIM with data range 1), mean over
+the masks. CG-SENSE (iterations), ℓ1-wavelet and TV (sigpy, 200 and 500 iterations, λ relative to
+the largest value of the zero-filled image) get the setting that scores best on each mask, an
+advantage that no user has; PnP-CM takes its parameters from presets or the rule. Writes table.md
+and pictures.
 """
 
 from __future__ import annotations
@@ -80,10 +81,11 @@ METHODS: dict[str, Method] = {
 def best(method: Method, part: Slices) -> tuple[Scores, str, Tensor]:
     """The result of the setting with the highest PSNR."""
     assert part.reference is not None
+    assert part.full_support is not None
     found = []
     for setting, x in method(part):
-        image = x / part.factor[:, None, None]
-        found.append((paper_scores(image, part.reference, part.support), setting, image))
+        image = part.image(x)
+        found.append((paper_scores(image, part.reference, part.full_support), setting, image))
     return max(found, key=lambda row: row[0].psnr)
 
 
@@ -107,13 +109,14 @@ def main() -> None:
             chosen = SliceOptions(mask=mask, maps_from=maps_from)
             part = Preparation(scan, chosen, convention)(scan.slices([0]), [0])
             assert part.reference is not None
+            assert part.full_support is not None
             strip = [part.reference]
             for method, solve in METHODS.items():
                 scores, setting, image = best(solve, part)
                 rows.setdefault(method, []).append((scores, setting))
-                strip.append(image * part.support)
+                strip.append(image * part.full_support)
             volume = reconstruct(scan, prior, options=chosen)
-            scores = paper_scores(volume.image, part.reference, part.support)
+            scores = paper_scores(volume.image, part.reference, part.full_support)
             rows.setdefault("PnP-CM, 4 NFE", []).append((scores, volume.record["parameters_from"]))
             strip.append(volume.image)
         cells = []

@@ -303,7 +303,7 @@ def oracle(truth: torch.Tensor) -> Any:
     """A solver that knows the fully sampled coil images ``(1, coils, H, W)``."""
 
     def solve(part: Slices, seeds: list[list[int]]) -> torch.Tensor:
-        full = MultiCoilMRI(part.operator.maps, torch.ones(truth.shape[-1]))
+        full = MultiCoilMRI(part.operator.coil_maps, torch.ones(truth.shape[-1]))
         return (full.A_adjoint(fft2c(truth)) * part.factor[:, None, None, None])[None]
 
     return solve

@@ -1,7 +1,7 @@
 """The data side of MRI: raw files, masks, coil maps, scales, scores, volumes, simulated scans."""
 
 from pnpcm.mri.espirit import espirit
-from pnpcm.mri.masks import MASKS, acs_start, gaussian1d
+from pnpcm.mri.masks import MASKS, acs_start, calibration_lines, gaussian1d
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scale import intensity_scale
 from pnpcm.mri.scan import Geometry, Scan
@@ -18,6 +18,7 @@ __all__ = [
     "MASKS",
     "gaussian1d",
     "acs_start",
+    "calibration_lines",
     "intensity_scale",
     "Volume",
     "WRITERS",

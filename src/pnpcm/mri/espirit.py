@@ -76,8 +76,8 @@ def fit_kernel(
         6      0.00 / 0.00     1.00 / 1.00  (kernel 3, 0.9)
         8      0.10 / 0.17     1.00 / 0.98  (kernel 4, 0.9)
         10     0.76 / 0.80     0.99 / 0.97  (kernel 5, 0.9)
-        12     0.92 / 0.88     1.00 / 1.00  (kernel 5, 0.9)
-        14     0.96 / 0.91     1.00 / 0.99  (kernel 6, 0.9)
+        12     0.92 / 0.88     1.00 / 0.99  (kernel 5, 0.93)
+        14     0.96 / 0.91     0.99 / 0.96  (kernel 6, 0.925)
         16     0.98 / 0.96     0.98 / 0.96  (kernel 6, 0.95)
         24     1.00 / 1.00     1.00 / 1.00  (kernel 6, 0.95)
         =====  ==============  ==============================
@@ -94,7 +94,8 @@ def fit_kernel(
                 f"needs at least {KERNELS[-1][0]}; give coil_maps, or an explicit kernel"
             )
     if crop is None:
-        crop = 0.95 if 3 * lines >= 8 * kernel else 0.9
+        spare = (lines / kernel - 2) / (8 / 3 - 2)  # 0 … 1 from twice the kernel to 8/3 of it
+        crop = round(0.9 + 0.05 * min(max(spare, 0.0), 1.0), 4)
     return kernel, crop
 
 
@@ -335,15 +336,14 @@ def _checked(
         )
     if len(size) != 2 or min(size) < 1:
         raise ArgumentError(f"size is {size}, expected (H, W) of the image; give both, at least 1")
-    if shape[-3] > 1 or kernel is not None:  # a single coil needs no kernel
-        kernel, crop = fit_kernel(min(shape[-2:]), kernel=kernel, crop=crop)
-    else:
-        kernel, crop = 1, 0.95 if crop is None else crop
-    if kernel < 1 or min(shape[-2:]) < kernel:
+    if kernel is not None and not 1 <= kernel <= min(shape[-2:]):
         raise ArgumentError(
             f"calibration is {shape[-2]}×{shape[-1]}, but needs at least the kernel of "
             f"{kernel}×{kernel} samples; give a larger centre of k-space or a smaller kernel ≥ 1"
         )
+    if shape[-3] == 1:  # a single coil needs no kernel
+        kernel = kernel or 1
+    kernel, crop = fit_kernel(min(shape[-2:]), kernel=kernel, crop=crop)
     if not (0 <= threshold < 1 and 0 <= crop < 1):
         raise ArgumentError(
             f"threshold is {threshold} and crop is {crop}, expected both in [0, 1); "

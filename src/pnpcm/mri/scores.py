@@ -2,7 +2,8 @@
 
 - **paper**: reference is the MVUE Σ_c S̄_c F⁻¹ k_c of the fully sampled slice. Both magnitudes are
   taken inside the support of the coil maps and divided by the largest of the reference; PSNR and
-  SSIM with data range 1 per slice, mean ± standard deviation over slices.
+  SSIM with data range 1 per slice, mean ± standard deviation over slices. Maps and support are
+  those of the full scan: with maps of the undersampled one, what they cut off would not count.
 - **fastMRI**: reference is the root-sum-of-squares image. Data range is the largest value of the
   whole volume; NMSE and PSNR over the volume, SSIM per slice, averaged.
 """
@@ -40,7 +41,7 @@ class Scores:
 
 
 def paper_scores(image: Tensor, reference: Tensor, support: Tensor) -> Scores:
-    """Complex or real ``(slices, H, W)``; ``support``: where coil maps are not 0."""
+    """Complex or real ``(slices, H, W)``; ``support``: that of the full scan's coil maps."""
     a, b = (t.abs() * support for t in _checked(image, reference))
     top = b.flatten(1).amax(1).clamp_min(torch.finfo(b.dtype).tiny)[:, None, None]
     a, b = (a / top)[:, None], (b / top)[:, None]
