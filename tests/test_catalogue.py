@@ -328,7 +328,7 @@ def test_export_overwrites_only_when_told_and_only_its_own(shipped: Path, folder
     assert (folder / "notes.txt").read_text() == "mine"
     with pytest.raises(ArgumentError, match="which is a file"):
         hub.export_folder(teacher, folder / "notes.txt", force=True)
-    with pytest.raises(ArgumentError, match="is no folder"):
+    with pytest.raises(ArgumentError, match="is not a folder"):
         hub.export_folder(teacher, folder / "a" / "b")
 
 

@@ -335,15 +335,15 @@ def test_fit_scales_the_shorter_side_and_keeps_the_centre() -> None:
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("natural", "--data", "nowhere"), "expected a folder of pictures or an"),
+        (("natural", "--data", "nowhere"), "expected a folder of images or an"),
         (("natural", "--data", "none.npz"), "is no file"),
-        (("natural", "--data", "broken.npz"), r"no readable \.npz"),
+        (("natural", "--data", "broken.npz"), r"not a readable \.npz"),
         (("natural", "--data", "empty"), "no picture was found"),
         (("natural", "--data", "cut"), "cannot be read"),
         (("natural", "--data", "pictures", "--limit", "0"), "limit must be at least 1"),
         (("natural", "--data", "pictures", "--unit", "100"), "expected 255"),
         (("natural", "--data", "pictures", "--sigma", "0"), "level 0, but this prior knows"),
-        (("natural", "--data", "pictures", "--sigma", "nan"), "this prior knows levels"),
+        (("natural", "--data", "pictures", "--sigma", "nan"), "this prior takes levels"),
         (("natural", "--data", "pictures", "--beside", "kodak"), "unknown published table"),
         (
             ("natural", "--data", "pictures", "--beside", "cbsd68", "--sigma", "10"),
@@ -444,7 +444,7 @@ def test_convert_takes_denoisers_of_kair_to_ours(tmp_path: Path, pictures: Path)
         noisy, _ = by_hand(pictures, 25.0, lambda x, level: x)
         assert record["scores"][0]["psnr"] == pytest.approx(noisy, abs=1e-3)
         assert record["scores"][0]["level"] == pytest.approx(25 / 255)
-    with pytest.raises(ArgumentError, match="this prior knows levels above"):
+    with pytest.raises(ArgumentError, match="this prior takes levels above"):
         run("evaluate", "dn", "--data", pictures, "--sigma", 50)
     with pytest.raises(CheckpointError, match="a denoiser without scalings"):
         run("convert", "dn", tmp_path / "back.pt")

@@ -393,7 +393,7 @@ def test_what_cannot_be_saved_is_refused_and_leaves_no_file(tmp_path: Path) -> N
         save_prior(prior, path, info={"x": torch.zeros(1)})
     with pytest.raises(ArgumentError, match="info must be plain JSON"):
         save_prior(prior, path, info={"x": math.nan})
-    with pytest.raises(ArgumentError, match="is no folder"):
+    with pytest.raises(ArgumentError, match="is not a folder"):
         save_prior(prior, tmp_path / "nowhere" / "p.safetensors")
     prior.network.out[2].bias.data.fill_(1e6)
     with pytest.raises(ArgumentError, match=r"out.2.bias is not finite in torch.float16"):
