@@ -349,7 +349,7 @@ def test_a_config_that_contradicts_the_weights_is_refused(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["options"]["sigma_max"] = 20.0
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match="disagree about 'options'"):
+    with pytest.raises(CheckpointError, match="differ in 'options'"):
         load_prior(folder)
     (folder / "config.json").write_text(json.dumps({"pnpcm": "0.1"}))
     (folder / "model.safetensors").unlink()

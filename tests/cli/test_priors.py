@@ -338,7 +338,7 @@ def test_fit_scales_the_shorter_side_and_keeps_the_centre() -> None:
         (("natural", "--data", "nowhere"), "expected a folder of images or an"),
         (("natural", "--data", "none.npz"), "is no file"),
         (("natural", "--data", "broken.npz"), r"not a readable \.npz"),
-        (("natural", "--data", "empty"), "no picture was found"),
+        (("natural", "--data", "empty"), "no image was found"),
         (("natural", "--data", "cut"), "cannot be read"),
         (("natural", "--data", "pictures", "--limit", "0"), "limit must be at least 1"),
         (("natural", "--data", "pictures", "--unit", "100"), "expected 255"),
