@@ -1,4 +1,4 @@
-# Two commands are all a newcomer needs: `make demo` and `make test`. Each sets itself up.
+# `make demo` and `make test` create the virtual environment that they need.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -1,4 +1,4 @@
-"""README and docstrings tell the truth: their code runs."""
+"""The code in README and docstrings runs."""
 
 import re
 from pathlib import Path
@@ -25,6 +25,6 @@ def test_the_readmes_python_runs(
 
 def test_the_readme_opens_with_the_two_commands() -> None:
     text = README.read_text(encoding="utf-8")
-    marks = ("make demo", "make test", "## Restore a picture", "## Use the parts")
+    marks = ("make demo", "make test", "## Restore an image", "## Use the parts")
     places = [text.index(mark) for mark in marks]
     assert places == sorted(places)

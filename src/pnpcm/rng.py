@@ -1,8 +1,8 @@
-"""Randomness from explicit generators, one per image.
+"""Random numbers from explicit generators, one per image.
 
-A picture must not change when the batch around it does: every draw for image ``i`` comes from
-generator ``i``, in float32 whatever the dtype of the problem, so that a float64 run sees the same
-noise. The global random state is never read nor advanced.
+A result does not depend on the other images of its batch: every draw for image ``i`` uses generator
+``i``, in float32 for any dtype of the problem, so that a float64 run has the same noise. The global
+random state is neither read nor advanced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def generators(seeds: Sequence[int], device: torch.device | str = "cpu") -> list
 def per_image(generator: Generators | None, batch: int) -> list[torch.Generator]:
     """One generator for each of ``batch`` images.
 
-    A sequence is used as it is, and so is a single generator for a single image. For more images
+    A sequence is used unchanged, and so is a single generator for a single image. For more images
     a single generator is the parent: image ``i`` gets a child seeded by its ``i``-th 63-bit draw.
     """
     if generator is None:
@@ -36,7 +36,7 @@ def per_image(generator: Generators | None, batch: int) -> list[torch.Generator]
     if not (isinstance(each, Sequence) and all(isinstance(g, torch.Generator) for g in each)):
         raise ArgumentError(
             f"generator is {generator!r}, expected a torch.Generator or a list with one per image; "
-            "a seed becomes one by torch.Generator().manual_seed(seed)"
+            "from a seed: torch.Generator().manual_seed(seed)"
         )
     if isinstance(generator, torch.Generator):
         if batch == 1:
@@ -63,7 +63,7 @@ def randn_like(x: Tensor, generator: Generators | None) -> Tensor:
     """Standard normal values like ``x`` ``(B, …)``, image ``i`` drawn from generator ``i``."""
     draws = [randn(x.shape[1:], g, x) for g in per_image(generator, x.shape[0])]
     if len(draws) == 1:
-        return draws[0][None]  # not stacked: a second copy of a large image
+        return draws[0][None]  # stacking would copy a large image
     return torch.stack(draws) if draws else torch.empty_like(x)
 
 

@@ -38,11 +38,11 @@ def vp_time(sigma: float, slope: float = 19.9, start: float = 0.1) -> float:
 
 
 def ddpm_levels(indices: Sequence[int], sigma_max: float = math.inf) -> tuple[float, ...]:
-    """Levels of DDPM indices (0 … 999), for samplers that are published on them.
+    """Levels of DDPM indices (0 … 999), for samplers that are published with indices.
 
-    A prior that was not trained up to 157 gets the same places on a shorter ruler: index i
-    becomes the continuous VP time between t(0.01) for 0 and t(``sigma_max``) for 999, so that
-    the number of evaluations stays and no level is above ``sigma_max``.
+    A prior with ``sigma_max`` below 157 uses the same relative positions, rescaled to its
+    ``sigma_max``: index i becomes the continuous VP time between t(0.01) for 0 and
+    t(``sigma_max``) for 999, so that the number of evaluations stays the same.
     """
     table = vp_levels()
     if not all(0 <= i < len(table) for i in indices):
@@ -63,7 +63,7 @@ def even_indices(n: int) -> tuple[int, ...]:
 
 
 def spread_indices(n: int) -> tuple[int, ...]:
-    """``n`` DDPM indices from 999 down to 0, as evenly as whole numbers allow."""
+    """``n`` DDPM indices from 999 down to 0, evenly spaced up to rounding."""
     _check_indices(n)
     return tuple(round(v) for v in linspace(999.0, 0.0, n))
 
@@ -80,8 +80,8 @@ def ddpm_decay(
 ) -> tuple[float, ...]:
     """Injection levels of PnP-CM: σ_k = √(1 − a_k), a_{k+1} = min((1 + decay) a_k, ceiling).
 
-    a_0 = ᾱ_{i_N + index_offset}. The paper's text says offset 0; its released code, to which all
-    tuned numbers belong, uses 2. Without the ceiling most tuned rows would become imaginary.
+    a_0 = ᾱ_{i_N + index_offset}. The paper's text has offset 0; its released code, to which all
+    tuned numbers belong, uses 2. Without the ceiling most tuned levels would be imaginary.
     """
     bars = alpha_bar()
     if not 0 <= i_N + index_offset < len(bars):
@@ -94,7 +94,7 @@ def ddpm_decay(
 def decay_from(sigma: float, decay: float, n: int, *, ceiling: float = 0.9999) -> tuple[float, ...]:
     """The same recursion from a first level σ_0 = ``sigma`` below 1."""
     if not 0 < sigma < 1:
-        raise ArgumentError(f"sigma must lie in (0, 1), got {sigma}; 1 − σ² is what grows")
+        raise ArgumentError(f"sigma must lie in (0, 1), got {sigma}; the recursion is in 1 − σ²")
     return (sigma, *_decayed(1 - sigma**2, decay, n, ceiling)[1:])
 
 

@@ -1,4 +1,4 @@
-"""Tables where names meet parts: a dictionary whose missing rows explain themselves."""
+"""Table: a dictionary by name whose missing rows raise an error with the nearest name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Table(dict[str, T]):
-    """``dict`` that says what it holds when asked for a row it does not have.
+    """``dict`` whose error for a missing row names the nearest or all rows.
 
     >>> Table("fruit", {"apple": 1})["appel"]
     Traceback (most recent call last):

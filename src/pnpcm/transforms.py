@@ -1,4 +1,4 @@
-"""Fast transforms and borders: cosine transform, centred FFT, padding and its adjoint."""
+"""Cosine transform, centred FFT, small correlations, padding and its adjoint."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError
 
 DENSE_SIDE = 512
-"""Up to this length a matrix product beats an FFT-based cosine transform on a CPU."""
+"""Up to this length a matrix product is faster than an FFT-based cosine transform on a CPU."""
 
 BOUNDARIES = ("zero", "circular", "reflect")
 """Outside the image: zeros; the opposite side; the half-sample mirror image (d c b a | a b c d)."""
 
 Pads = tuple[int, int, int, int]
-"""How much is added (left, right, top, bottom), in the order of ``torch.nn.functional.pad``."""
+"""Padding (left, right, top, bottom), in the order of ``torch.nn.functional.pad``."""
 
 Taps = Sequence[Sequence[float]]
 """A small kernel, row by row."""
@@ -28,7 +28,7 @@ Taps = Sequence[Sequence[float]]
 @lru_cache(maxsize=32)
 def dct_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Orthonormal DCT-II: C[k, p] = √(2/n) cos(πk(p + ½)/n), row 0 divided by √2."""
-    with torch.inference_mode(False):  # what is kept must serve autograd later
+    with torch.inference_mode(False):  # cached: must also be usable with autograd
         k = torch.arange(n, dtype=torch.float64)
         matrix = torch.cos(math.pi / n * k[:, None] * (k[None, :] + 0.5)) * math.sqrt(2 / n)
         matrix[0] /= math.sqrt(2)
@@ -98,7 +98,7 @@ def ifft2c(k: Tensor) -> Tensor:
 
 
 def fast_length(n: int) -> int:
-    """Smallest even 2·2^a·3^b·5^c ≥ n, a length the FFT likes."""
+    """Smallest even 2·2^a·3^b·5^c ≥ n, a fast length of the FFT."""
     best = int(2 ** math.ceil(math.log2(max(n, 2))))
     for p5 in range(8):
         for p3 in range(12):
@@ -109,9 +109,9 @@ def fast_length(n: int) -> int:
 
 
 def correlate(x: Tensor, taps: Taps, stride: tuple[int, int] = (1, 1)) -> Tensor:
-    """y[o, p] = Σ_ij taps[i][j] x[s_h o + i, s_w p + j], wherever all taps lie inside ``x``.
+    """y[o, p] = Σ_ij taps[i][j] x[s_h o + i, s_w p + j], where all taps are inside ``x``.
 
-    A few shifted sums beat ``conv2d`` on a CPU, which is slow for images of one channel.
+    Computed as shifted sums: on a CPU ``conv2d`` is slow for images of one channel.
     """
     size = [
         (n - k) // s + 1
@@ -125,7 +125,7 @@ def correlate(x: Tensor, taps: Taps, stride: tuple[int, int] = (1, 1)) -> Tensor
 
 
 def correlate_adjoint(y: Tensor, taps: Taps, stride: tuple[int, int] = (1, 1)) -> Tensor:
-    """Adjoint of :func:`correlate`: every value goes back to where it was taken from."""
+    """Adjoint of :func:`correlate`."""
     (height, width), (s_h, s_w) = y.shape[-2:], stride
     sides = s_h * (height - 1) + len(taps), s_w * (width - 1) + len(taps[0])
     x = y.new_zeros(*y.shape[:-2], *sides)
@@ -137,7 +137,7 @@ def correlate_adjoint(y: Tensor, taps: Taps, stride: tuple[int, int] = (1, 1)) -
 def _shifts(
     x: Tensor, taps: Taps, size: Sequence[int], stride: tuple[int, int]
 ) -> Iterator[tuple[float, Tensor]]:
-    """Each tap other than 0 with the part of ``x``, ``size`` large, that it multiplies."""
+    """Each nonzero tap with the part of ``x``, of size ``size``, that it multiplies."""
     (height, width), (s_h, s_w) = size, stride
     for i, row in enumerate(taps):
         for j, tap in enumerate(row):
@@ -146,7 +146,7 @@ def _shifts(
 
 
 def pad(x: Tensor, pads: Pads, boundary: str) -> Tensor:
-    """Continue ``x`` beyond its borders by less than its own size."""
+    """``x`` padded by less than its own size."""
     left, right, top, bottom = pads
     height, width = x.shape[-2:]
     if boundary == "zero":
@@ -162,7 +162,7 @@ def pad(x: Tensor, pads: Pads, boundary: str) -> Tensor:
 
 
 def pad_adjoint(g: Tensor, pads: Pads, boundary: str) -> Tensor:
-    """Adjoint of :func:`pad`: what lies outside is added where it was taken from."""
+    """Adjoint of :func:`pad`: padded values are added to the pixels that they were copied from."""
     g = _fold(g, pads[0], pads[1], boundary)
     return _fold(g.transpose(-1, -2), pads[2], pads[3], boundary).transpose(-1, -2)
 

@@ -139,7 +139,7 @@ def test_pictures_round_trip_and_bad_files_leave_nothing(tmp_path: Path) -> None
     (tmp_path / "no.png").write_text("not a picture")
     with pytest.raises(ArgumentError, match="not a picture"):
         read_image(tmp_path / "no.png")
-    with pytest.raises(ArgumentError, match="is no folder"):
+    with pytest.raises(ArgumentError, match="is not a folder"):
         write_json(tmp_path / "nowhere" / "x.json", {})
     with pytest.raises(TypeError):
         write_json(tmp_path / "x.json", {"x": x})

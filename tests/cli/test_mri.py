@@ -100,7 +100,7 @@ def test_dry_run_writes_nothing(raw: Path, tmp_path: Path) -> None:
         (("--slices", "7"), "has 0…1"),
         (("--slices", "a:b"), "expected 3, 3:10"),
         (("--format", "niftii"), "did you mean 'nifti'"),
-        (("--prior", "natural"), "not for complex images"),
+        (("--prior", "natural"), "does not take complex images"),
         (("--mask", "uniform1d", "--acs", "3", "--kernel", "6"), "calibration|kernel"),
     ],
 )

@@ -144,7 +144,7 @@ def test_info_shows_header_and_card(weights: Path) -> None:
     for name, error, words in (
         ("nothing", UnknownNameError, "known: broken, faces, mri, natural"),
         ("broken", CheckpointError, "is damaged"),
-        ("gaussian", ArgumentError, "without a file"),
+        ("gaussian", ArgumentError, "has no file"),
         ("no/such.safetensors", CheckpointError, "is not a file"),
     ):
         with pytest.raises(error, match=words):
@@ -285,7 +285,7 @@ def test_several_priors_in_one_table(pictures: Path, weights: Path, tmp_path: Pa
     file = weights / "natural-cm.safetensors"
     text = run("evaluate", "gaussian", file, "faces", "--data", pictures, "--sigma", 0.1,
                "--unit", 1, "--limit", 2, "--out", out)  # fmt: skip
-    assert "faces takes 16×16 images only" in text
+    assert "faces takes only 16×16 images" in text
     assert "the first 2 of 3 images only" in text
     record = json.loads((out / "evaluate.json").read_text())
     found = [(p["name"], p["kind"]) for p in record["priors"]]
@@ -335,19 +335,19 @@ def test_fit_scales_the_shorter_side_and_keeps_the_centre() -> None:
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (("natural", "--data", "nowhere"), "expected a folder of pictures or an"),
+        (("natural", "--data", "nowhere"), "expected a folder of images or an"),
         (("natural", "--data", "none.npz"), "is no file"),
-        (("natural", "--data", "broken.npz"), r"no readable \.npz"),
-        (("natural", "--data", "empty"), "no picture was found"),
+        (("natural", "--data", "broken.npz"), r"not a readable \.npz"),
+        (("natural", "--data", "empty"), "no image was found"),
         (("natural", "--data", "cut"), "cannot be read"),
         (("natural", "--data", "pictures", "--limit", "0"), "limit must be at least 1"),
         (("natural", "--data", "pictures", "--unit", "100"), "expected 255"),
         (("natural", "--data", "pictures", "--sigma", "0"), "level 0, but this prior knows"),
-        (("natural", "--data", "pictures", "--sigma", "nan"), "this prior knows levels"),
+        (("natural", "--data", "pictures", "--sigma", "nan"), "this prior takes levels"),
         (("natural", "--data", "pictures", "--beside", "kodak"), "unknown published table"),
         (
             ("natural", "--data", "pictures", "--beside", "cbsd68", "--sigma", "10"),
-            "leave beside out",
+            "leave --beside out",
         ),
         (("natural", "--data", "pictures", "--out", "pictures/a.png"), "choose another"),
         (("broken", "--data", "pictures"), "is damaged"),
@@ -444,7 +444,7 @@ def test_convert_takes_denoisers_of_kair_to_ours(tmp_path: Path, pictures: Path)
         noisy, _ = by_hand(pictures, 25.0, lambda x, level: x)
         assert record["scores"][0]["psnr"] == pytest.approx(noisy, abs=1e-3)
         assert record["scores"][0]["level"] == pytest.approx(25 / 255)
-    with pytest.raises(ArgumentError, match="this prior knows levels above"):
+    with pytest.raises(ArgumentError, match="this prior takes levels above"):
         run("evaluate", "dn", "--data", pictures, "--sigma", 50)
     with pytest.raises(CheckpointError, match="a denoiser without scalings"):
         run("convert", "dn", tmp_path / "back.pt")
@@ -486,20 +486,20 @@ def test_convert_reads_wishes_about_the_network(tmp_path: Path) -> None:
         (("natural", "x.bin"), r"ending in \.safetensors or \.pt"),
         (("natural", "x.safetensors", "--dtype", "int8"), "dtype must be one of"),
         (("natural", "x.pt", "--dtype", "float16"), "in float32"),
-        (("x.pt", "y.pt"), "made from a prior of ours"),
+        (("x.pt", "y.pt"), "written from a pnpcm prior"),
         (("x.pt", "y.safetensors"), "is not a file"),
         (("junk.pt", "y.safetensors"), "is damaged"),
-        (("junk.pt", "y.safetensors", "--network", "[1]"), "neither JSON"),
-        (("junk.pt", "y.safetensors", "--network", "none.json"), "neither JSON"),
-        (("junk.pt", "y.safetensors", "--network", "list.json"), "expected an object"),
-        (("natural", "y.safetensors", "--network", "{}"), "leave network out"),
-        (("natural", "y.safetensors", "--c-noise", "edm"), "leave c_noise out"),
+        (("junk.pt", "y.safetensors", "--network", "[1]"), "expected JSON like"),
+        (("junk.pt", "y.safetensors", "--network", "none.json"), "expected JSON like"),
+        (("junk.pt", "y.safetensors", "--network", "list.json"), "expected a JSON object"),
+        (("natural", "y.safetensors", "--network", "{}"), "leave --network out"),
+        (("natural", "y.safetensors", "--c-noise", "edm"), "leave --c-noise out"),
         (
             ("junk.pt", "y.safetensors", "--network", '{"network": {}}', "--c-noise", "edm"),
-            "describes the whole prior; leave c_noise out",
+            "describes the whole prior; leave --c-noise out",
         ),
         (("natural", "y.safetensors", "--kind", "vp"), "comes as consistency, edm"),
-        (("gaussian", "y.safetensors"), "without a file"),
+        (("gaussian", "y.safetensors"), "has no file"),
     ],
 )
 def test_bad_wishes_of_convert(

@@ -229,7 +229,7 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (("--task", "deblur"), "exactly one of kernel"),
         (("--task", "deblur", "--gaussian", "5"), "expected two numbers"),
         (("--task", "inpaint"), "needs --mask"),
-        (("--task", "phase-retrieval"), "measurement files"),
+        (("--task", "phase-retrieval"), "a measurement file"),
         ((), "give --task"),
         (("--task", "denoise", "--sigma-y", "loud"), "expected auto or a number"),
         (("--task", "denoise", "--format", "gif"), "expected png"),
@@ -250,12 +250,14 @@ def test_bad_words(run: Run, tmp_path: Path, words: tuple[object, ...], message:
 def test_bad_places(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     noisy(32).save(tmp_path / "in.png")
-    assert "without pictures" in run("restore", tmp_path / "empty", "--task", "denoise").err
+    assert "without images" in run("restore", tmp_path / "empty", "--task", "denoise").err
     assert "does not exist" in run("restore", tmp_path / "no.png", "--task", "denoise").err
     same = run("restore", tmp_path / "in.png", "--task", "denoise", "--out", tmp_path)
     assert (same.code, "the input itself" in same.err) == (2, True)
     (tmp_path / "x.npz").write_bytes(b"PK nonsense")
-    assert "no measurement file" in run("restore", tmp_path / "x.npz", "--out", tmp_path / "o").err
+    assert (
+        "not a measurement file" in run("restore", tmp_path / "x.npz", "--out", tmp_path / "o").err
+    )
 
 
 def test_a_single_pixel_column(run: Run, tmp_path: Path) -> None:

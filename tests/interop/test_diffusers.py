@@ -111,7 +111,7 @@ def test_what_diffusers_cannot_express_is_refused() -> None:
         {"patch": 2},
         {"channel_mult": (2, 2)},
     ):
-        with pytest.raises(ArgumentError, match="UNet2DModel knows only"):
+        with pytest.raises(ArgumentError, match="UNet2DModel has only"):
             diffusers_config(replace(SMALL, **fields))
     with pytest.raises(CheckpointError, match="no name of our U-Net"):
         to_diffusers_state({"foo.weight": torch.zeros(1)}, SMALL)

@@ -106,7 +106,7 @@ def test_grey_against_colour_is_said(tmp_path: Path) -> None:
     for files in ((ref, out), (out, ref)):
         row = compare_files(*files)
         assert row.psnr == pytest.approx(by_hand(np.repeat(grey, 3, 2), colour)[0], abs=1e-4)
-        assert row.notes == ("grey.png is grey, compared as three equal channels",)
+        assert row.notes == ("grey.png is grey and compared as three equal channels",)
     assert "grey.png is grey" in run(ref, out).stdout
     picture(out, seed=1, channels=4)
     assert compare_files(out, out).notes == ("alpha is not compared",)
@@ -183,13 +183,13 @@ def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="one is a folder, the other is not"):
         run(tmp_path, a)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ArgumentError, match=r"no picture in .*empty is named like one"):
+    with pytest.raises(ArgumentError, match=r"no image in .*empty is named like one"):
         run(tmp_path, tmp_path / "empty")
     picture(tmp_path / "a.tif")
     with pytest.raises(ArgumentError, match=r"has a\.png and a\.tif, which agree up to the suffix"):
         pair(tmp_path, tmp_path)
     (tmp_path / "text.png").write_text("no picture")
-    with pytest.raises(ArgumentError, match=r"text\.png is no PNG"):
+    with pytest.raises(ArgumentError, match=r"text\.png is not a PNG"):
         run(a, tmp_path / "text.png")
     assert run(a).exit_code == 2
 

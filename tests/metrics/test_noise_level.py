@@ -126,9 +126,9 @@ def test_too_little_is_known() -> None:
     y = smooth() + 0.1 * noise(1, 3, 200, 240)
     keep = torch.zeros(200, 240)
     keep[::2] = 1  # no two neighbours below each other
-    with pytest.raises(ArgumentError, match=r"24000 known pixels a channel.*give sigma_y"):
+    with pytest.raises(ArgumentError, match=r"24000 known pixels per channel.*give sigma_y"):
         estimate_noise_std(y, keep)
-    with pytest.raises(ArgumentError, match=r"0 known pixels a channel.*give sigma_y"):
+    with pytest.raises(ArgumentError, match=r"0 known pixels per channel.*give sigma_y"):
         estimate_noise_std(y, torch.zeros(200, 240))
     for height, width in ((1, 1), (1, 240), (3, 3), (7, 8)):
         with pytest.raises(ArgumentError, match="give sigma_y"):
@@ -185,7 +185,7 @@ def test_bad_arguments() -> None:
         estimate_noise_std(y[0])
     with pytest.raises(ShapeError, match=r"mask has shape \(3, 3\)"):
         estimate_noise_std(y, torch.ones(3, 3))
-    with pytest.raises(ArgumentError, match="besides 0 and 1"):
+    with pytest.raises(ArgumentError, match="other than 0 and 1"):
         estimate_noise_std(y, torch.full((200, 240), 0.5))
     with pytest.raises(ArgumentError, match=r"complex64"):
         estimate_noise_std(y.to(torch.complex64))

@@ -254,7 +254,7 @@ def test_what_a_pt_network_is_told_can_be_given(
 def test_conventions_that_are_none_are_refused(pt: Path) -> None:
     with pytest.raises(ArgumentError, match="c_noise must be 'openai'"):
         load_openai(pt, network=HEADS, c_noise="nvlabs")
-    with pytest.raises(ArgumentError, match="kind 'vp' are told an index; leave c_noise out"):
+    with pytest.raises(ArgumentError, match="kind 'vp' take an index; leave c_noise out"):
         load_openai(pt, network=HEADS, kind="vp", c_noise="edm")
 
 
@@ -332,7 +332,7 @@ def test_files_from_before_conventions_were_stored_are_openais(tmp_path: Path) -
     assert load_own(path).c_noise == "openai"
     header["options"]["c_noise"] = "karras"
     save_file(weights, path, metadata={"pnpcm": json.dumps(header)})
-    with pytest.raises(CheckpointError, match=r"unusable options \(c_noise must be"):
+    with pytest.raises(CheckpointError, match=r"invalid options \(c_noise must be"):
         load_own(path)
 
 
@@ -393,7 +393,7 @@ def test_what_cannot_be_saved_is_refused_and_leaves_no_file(tmp_path: Path) -> N
         save_prior(prior, path, info={"x": torch.zeros(1)})
     with pytest.raises(ArgumentError, match="info must be plain JSON"):
         save_prior(prior, path, info={"x": math.nan})
-    with pytest.raises(ArgumentError, match="is no folder"):
+    with pytest.raises(ArgumentError, match="is not a folder"):
         save_prior(prior, tmp_path / "nowhere" / "p.safetensors")
     prior.network.out[2].bias.data.fill_(1e6)
     with pytest.raises(ArgumentError, match=r"out.2.bias is not finite in torch.float16"):
@@ -512,14 +512,14 @@ def test_foreign_and_edited_safetensors_are_refused(tmp_path: Path) -> None:
     header, weights = read_header(path), load_file(path)
     edits: list[tuple[dict[str, Any], str]] = [
         ({"format": 99}, "format 99, this pnpcm reads 1; update"),
-        ({"kind": "gan"}, "makes no sense.*'gan'"),
-        ({"network": {"type": "UNetConfig", "depth": 3}}, "makes no sense.*'depth'"),
-        ({"network": {"type": "PnPCMConfig"}}, "makes no sense"),
-        ({"network": header["network"] | {"model_channels": "x"}}, "makes no sense"),
+        ({"kind": "gan"}, "invalid pnpcm header.*'gan'"),
+        ({"network": {"type": "UNetConfig", "depth": 3}}, "invalid pnpcm header.*'depth'"),
+        ({"network": {"type": "PnPCMConfig"}}, "invalid pnpcm header"),
+        ({"network": header["network"] | {"model_channels": "x"}}, "invalid pnpcm header"),
         ({"network": header["network"] | {"channel_mult": [1, 3]}}, "misshapen"),
-        ({"options": {"sigma_min": 3.0, "sigma_max": 1.0}}, "unusable options"),
-        ({"options": {"color": 3}}, "unusable options"),
-        ({"info": 3}, "makes no sense"),
+        ({"options": {"sigma_min": 3.0, "sigma_max": 1.0}}, "invalid options"),
+        ({"options": {"color": 3}}, "invalid options"),
+        ({"info": 3}, "invalid pnpcm header"),
     ]
     for edit, message in edits:
         save_file(weights, path, metadata={"pnpcm": json.dumps(header | edit)})

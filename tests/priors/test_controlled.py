@@ -159,14 +159,14 @@ def test_wrong_priors_and_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"beside the prior 'tiny-cm'.*not beside 'other-cm'"):
         load_control(path, other)
     teacher = DiffusionModel(random_unet(TINY, 0), kind="edm")
-    with pytest.raises(ArgumentError, match="prior is a DiffusionModel around a UNet"):
+    with pytest.raises(ArgumentError, match="prior is a DiffusionModel with a UNet"):
         load_control(path, teacher)
-    with pytest.raises(ArgumentError, match="around a SmoothNetwork"):
+    with pytest.raises(ArgumentError, match="with a SmoothNetwork"):
         load_control(path, ConsistencyModel.example())
-    with pytest.raises(CheckpointError, match="is a ControlNet, no prior"):
+    with pytest.raises(CheckpointError, match="is a ControlNet, not a prior"):
         load_own(path)
     save_prior(plain(), tmp_path / "prior.safetensors")
-    with pytest.raises(CheckpointError, match="holds a prior, no ControlNet"):
+    with pytest.raises(CheckpointError, match="holds a prior, not a ControlNet"):
         load_control(tmp_path / "prior.safetensors", plain())
 
 

@@ -208,9 +208,9 @@ def test_grey_images_in_tiles() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tile": 0}, "tile must be a whole number of pixels, 1 at least, got 0"),
+        ({"tile": 0}, "tile must be a whole number of pixels, at least 1, got 0"),
         ({"tile": 64.0}, "tile must be a whole number"),
-        ({"halo": -1}, "halo must be a whole number of pixels, 0 at least, got -1"),
+        ({"halo": -1}, "halo must be a whole number of pixels, at least 0, got -1"),
     ],
 )
 def test_bad_arguments_are_refused(options: dict[str, Any], words: str) -> None:

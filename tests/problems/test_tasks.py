@@ -162,7 +162,7 @@ def test_reference_tasks_refuse_what_the_papers_code_does_not_have() -> None:
     for options in ({"motion": (5, 30)}, {"gaussian": (5, 10.0), "boundary": "circular"}):
         with pytest.raises(ArgumentError, match="with zero borders; give gaussian"):
             Deblur(**options, reference=True)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="brings its own blur; leave length, exposure out"):
+    with pytest.raises(ArgumentError, match="has its own blur; leave length, exposure out"):
         NonlinearDeblur(length=3.0, exposure=2.0, kernel_wizard="file.pth")
     with pytest.raises(ArgumentError, match=r"kernel_wizard is no\.pth, which is not a file; give"):
         NonlinearDeblur(kernel_wizard="no.pth").operator((3, 128, 128))

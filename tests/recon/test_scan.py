@@ -203,7 +203,7 @@ def test_refusals() -> None:
         reconstruct(scan_of(k), PRIOR, preset="fastmri/pd-r4")
     with pytest.raises(ArgumentError, match="has 0…0"):
         reconstruct(scan_of(k), PRIOR, slices=[4])
-    with pytest.raises(ArgumentError, match="not for complex images"):
+    with pytest.raises(ArgumentError, match="does not take complex images"):
         reconstruct(scan_of(k), "natural")
 
 

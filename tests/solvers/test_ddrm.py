@@ -245,7 +245,7 @@ def test_a_foreign_operator_without_a_decomposition_is_refused() -> None:
             return x
 
     operator: Operator = Plain()
-    assert "take PnPCM" in (DDRM(prior(), DDRMConfig()).refusal(operator) or "")
+    assert "use PnPCM" in (DDRM(prior(), DDRMConfig()).refusal(operator) or "")
 
 
 @pytest.mark.parametrize(

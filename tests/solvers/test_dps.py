@@ -175,7 +175,7 @@ def test_refusals() -> None:
     stiff = Stiff(MEAN, STD, kind="edm")
     with pytest.raises(ArgumentError, match="prior is not differentiable in x"):
         DPS(stiff, DPSConfig.example())(y, Diagonal(), generator=gen())
-    with pytest.raises(ArgumentError, match="dps is made for edm or vp"):
+    with pytest.raises(ArgumentError, match="dps needs edm or vp"):
         DPS(prior("consistency"), DPSConfig())
     with pytest.raises(ArgumentError, match="generator is None"):
         DPS(prior(), DPSConfig.example())(y, Diagonal())
@@ -189,7 +189,7 @@ def test_refusals() -> None:
         ({"n_steps": 2.5}, "n_steps"),
         ({"zeta": -0.1}, "zeta must be finite and ≥ 0, got -0.1"),
         ({"zeta": math.nan}, "zeta"),
-        ({"sigmas": ()}, "sigmas must be positive, finite and falling"),
+        ({"sigmas": ()}, "sigmas must be positive, finite and decreasing"),
         ({"sigmas": (1.0, 1.0)}, "sigmas"),
         ({"sigmas": (1.0, 0.0)}, "sigmas"),
         ({"sigmas": (math.inf, 1.0)}, "sigmas"),

@@ -239,7 +239,7 @@ def test_a_nonlinear_operator_in_another_range(inverse: str) -> None:
 def test_refusals() -> None:
     solver, aware = PiGDM(prior(), PiGDMConfig()), PiGDM(prior(), PiGDMConfig(noise_aware=True))
     operator, x = OPERATORS["phase-retrieval"].example(gen())
-    with pytest.raises(OperatorError, match=r"needs approx_inverse.*take PnPCM, DPS or DPnP"):
+    with pytest.raises(OperatorError, match=r"needs approx_inverse.*use PnPCM, DPS or DPnP"):
         solver(operator.A(x), operator, generator=gen())
     for refused in (aware, PiGDM(prior(), PiGDMConfig(variant="posterior"))):
         with pytest.raises(OperatorError, match="noise-aware guidance, and this operator is not"):

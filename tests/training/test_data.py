@@ -176,7 +176,7 @@ def test_generators_of_different_purposes_differ() -> None:
 def test_bad_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="no folder"):
         Folder(tmp_path / "missing")
-    with pytest.raises(ArgumentError, match="no picture"):
+    with pytest.raises(ArgumentError, match="no image"):
         Folder(tmp_path)
     with pytest.raises(UnknownNameError, match="unknown source 'foldr'; did you mean 'folder'"):
         SourceConfig("foldr", "x").open(tmp_path)

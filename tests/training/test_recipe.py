@@ -121,7 +121,7 @@ def test_overrides_win_and_are_checked(tmp_path: Path) -> None:
         read_recipe(path, "edm", ["steps=2.5"])
     with pytest.raises(ArgumentError, match="is for 'pnpcm train edm'"):
         read_recipe(path, "distill")
-    with pytest.raises(ArgumentError, match="which is no file"):
+    with pytest.raises(ArgumentError, match="which is not a file"):
         read_recipe(tmp_path / "none.yaml")
 
 

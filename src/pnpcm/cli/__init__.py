@@ -1,4 +1,4 @@
-"""The command line. Torch is loaded only by the commands that compute."""
+"""The commands of ``pnpcm``. Torch is imported only by the commands that compute."""
 
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Reconstruct images from degraded measurements."""
@@ -61,11 +64,11 @@ def _options(
 @app.command()
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder for pictures, table and configurations.")
+        Path, typer.Option(help="Output folder for images, table and configurations.")
     ] = Path("out/demo"),
-    seed: Annotated[int, typer.Option(help="Seed of masks and noise.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the masks and the noise.")] = 0,
 ) -> None:
-    """Solve seven inverse problems on bundled images and write pictures and a table."""
+    """Solve seven inverse problems on bundled images; write the images and a table of scores."""
     from rich.console import Console
     from rich.progress import track
     from rich.table import Table
@@ -83,14 +86,14 @@ def demo(
     console.print(table)
     if not available():
         console.print(f"LPIPS: {PIP_LINE}")
-    console.print(f"pictures: {out}/overview.png, table: {out}/table.md, all: {out}/results.json")
+    console.print(f"images: {out}/overview.png, table: {out}/table.md, all: {out}/results.json")
 
 
 @app.command()
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Show this preset as JSON.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Preset to print as JSON.")] = None,
 ) -> None:
-    """List the presets, or show the numbers of one."""
+    """List the presets, or print the parameters of one."""
     from pnpcm.presets import PRESETS
 
     if name is not None:
@@ -118,13 +121,15 @@ def presets(
 
 @app.command()
 def check(
-    operator: Annotated[str, typer.Argument(help="module:name of an operator, or of its class.")],
-    shape: Annotated[str | None, typer.Option(help="Image shape, e.g. 3,64,64.")] = None,
+    operator: Annotated[str, typer.Argument(help="Operator or operator class, as module:name.")],
+    shape: Annotated[
+        str | None, typer.Option(help="Image shape CHANNELS,HEIGHT,WIDTH, e.g. 3,64,64.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random test images.")] = 0,
 ) -> None:
     """Check the laws of your own operator: adjoint, linearity, prox, batch, state.
 
-    Exit code 0 when all hold, 1 when one is broken, 2 for bad input.
+    Exit code 0: all hold, 1: at least one is violated, 2: bad input.
     """
     import torch
 
@@ -151,8 +156,8 @@ def _sides(shape: str) -> tuple[int, ...]:
 
 
 def main() -> None:
-    """Entry point: one clear sentence and exit code 2 for what the user can mend."""
-    # idle OpenMP threads sleep instead of spinning: four times faster beside another busy program
+    """Entry point: prints one sentence and exits with code 2 on errors that the user can fix."""
+    # idle OpenMP threads sleep instead of spinning: four times faster beside another busy process
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
@@ -162,8 +167,9 @@ def main() -> None:
 
 
 def _called() -> Callable[..., None]:
-    """The function of the command that was typed."""
-    known = {c.name or getattr(c.callback, "__name__", ""): c for c in app.registered_commands}
+    """The function of the command in ``sys.argv``."""
+    commands = (*app.registered_commands, *priors.registered_commands)
+    known = {c.name or getattr(c.callback, "__name__", ""): c for c in commands}
     for word in sys.argv[1:]:
         found = known.get(word) or known.get(word.replace("-", "_"))
         if found is not None and found.callback is not None:

@@ -1,4 +1,4 @@
-"""``pnpcm compare``: how close pictures are to their references."""
+"""``pnpcm compare``: PSNR, SSIM and LPIPS of image files against their references."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ COLUMNS = ("", "PSNR (dB)", "SSIM", "LPIPS VGG", "LPIPS Alex")
 
 
 def compare(
-    ref: Annotated[Path, typer.Argument(help="Reference: a picture, or a folder of pictures.")],
-    out: Annotated[Path, typer.Argument(help="What to judge: a picture, or a folder.")],
+    ref: Annotated[Path, typer.Argument(help="Reference image, or folder of reference images.")],
+    out: Annotated[Path, typer.Argument(help="Image to score, or folder of images.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     perceptual: Annotated[
-        bool, typer.Option("--lpips/--no-lpips", help="LPIPS takes most time and memory.")
+        bool,
+        typer.Option(
+            "--lpips/--no-lpips", help="Compute LPIPS, which takes most of the time and memory."
+        ),
     ] = True,
 ) -> None:
-    """Compare pictures with their references: PSNR, SSIM, LPIPS.
+    """Score images against their references: PSNR, SSIM, LPIPS.
 
-    Pictures of two folders are matched by their names without suffix; the last row is the mean.
-    PNG, JPEG, TIFF and WebP, 8 or 16 bits. Exit code 0, or 2 for bad input.
+    Images of two folders are matched by file name without suffix; the last row is the mean.
+    Reads PNG, JPEG, TIFF and WebP, 8 or 16 bits. Exit code 0, or 2 for bad input.
     """
     from rich.console import Console
     from rich.progress import track

@@ -1,4 +1,4 @@
-"""``pnpcm mri``: from raw k-space to a volume. ``pnpcm simulate-mri``: raw files to try it on."""
+"""``pnpcm mri`` (raw k-space to a volume) and ``pnpcm simulate-mri`` (simulated raw files)."""
 
 from __future__ import annotations
 
@@ -23,61 +23,95 @@ def mri(
     ],
     mask: Annotated[
         str | None,
-        typer.Option(help="Undersample a full scan: gaussian1d, uniform1d … or a .npy file."),
+        typer.Option(help="Undersample a full scan with this mask: gaussian1d … or a .npy file."),
     ] = None,
-    acceleration: Annotated[float, typer.Option(help="Of that mask.")] = 4.0,
+    acceleration: Annotated[float, typer.Option(help="Acceleration factor R of --mask.")] = 4.0,
     acs: Annotated[
-        int | None, typer.Option(help="Calibration lines; default: the paper's share, 12 or more.")
+        int | None,
+        typer.Option(help="Number of calibration lines of --mask; default: as in the paper, ≥ 12."),
     ] = None,
     center_fraction: Annotated[
-        float | None, typer.Option(help="Calibration lines in fastMRI's spelling, e.g. 0.08.")
+        float | None, typer.Option(help="Share of lines for calibration, as in fastMRI: 0.08.")
     ] = None,
-    maps: Annotated[Path | None, typer.Option(help="Your own coil maps, .npy or .npz.")] = None,
+    maps: Annotated[Path | None, typer.Option(help="File of coil maps, .npy or .npz.")] = None,
     maps_from: Annotated[
-        str, typer.Option(help="sampled, or scan: calibrate on the full scan, as the paper does.")
+        str,
+        typer.Option(
+            help="Calibration data of the coil maps: sampled, or scan (full scan, as in the paper)."
+        ),
     ] = "sampled",
-    calibration: Annotated[int, typer.Option(help="ESPIRiT: width of the centre.")] = 24,
+    calibration: Annotated[
+        int, typer.Option(help="ESPIRiT: width of the calibration region in k-space samples.")
+    ] = 24,
     kernel: Annotated[
-        int | None, typer.Option(help="ESPIRiT: width of the kernels; default: by the lines.")
+        int | None,
+        typer.Option(help="ESPIRiT: width of the kernels in k-space samples; default: fitted."),
     ] = None,
-    threshold: Annotated[float, typer.Option(help="ESPIRiT: smallest singular value.")] = 0.02,
+    threshold: Annotated[
+        float, typer.Option(help="ESPIRiT: smallest singular value, relative to the largest.")
+    ] = 0.02,
     crop: Annotated[
-        float | None, typer.Option(help="ESPIRiT: smallest eigenvalue; default: by the lines.")
+        float | None,
+        typer.Option(help="ESPIRiT: smallest eigenvalue inside the support; default: fitted."),
     ] = None,
     map_sets: Annotated[
-        int | None, typer.Option(help="Sets of coil maps; default: 1, or 2 where the object folds.")
+        int | None,
+        typer.Option(help="Number of sets of coil maps; default: 1, or 2 where the object folds."),
     ] = None,
-    coils: Annotated[int | None, typer.Option(help="Compress to so many coils.")] = None,
-    scale: Annotated[str, typer.Option(help="cg, zero-filled or oracle (the paper's).")] = "cg",
+    coils: Annotated[
+        int | None, typer.Option(help="Number of virtual coils after compression.")
+    ] = None,
+    scale: Annotated[
+        str,
+        typer.Option(help="Intensity scale from: cg, zero-filled or oracle (as in the paper)."),
+    ] = "cg",
     crop_first: Annotated[
-        str | None, typer.Option(help="HEIGHT,WIDTH: crop, then undersample, as the paper does.")
+        str | None,
+        typer.Option(help="HEIGHT,WIDTH: crop before undersampling, as in the paper."),
     ] = None,
-    whiten: Annotated[bool, typer.Option(help="Use the noise measurement of the file.")] = True,
-    contrast: Annotated[int | None, typer.Option(help="Which one, where there are more.")] = None,
-    repetition: Annotated[int | None, typer.Option(help="Which one.")] = None,
-    set_index: Annotated[int | None, typer.Option("--set-index", help="Which set.")] = None,
-    slices: Annotated[str | None, typer.Option(help="Some slices only: 3, 3:10, 3:10:2.")] = None,
-    prior: Annotated[str, typer.Option(help="mri, a file, a folder, a Hub id.")] = "mri",
+    whiten: Annotated[
+        bool, typer.Option(help="Prewhiten the coils with the noise measurement of the file.")
+    ] = True,
+    contrast: Annotated[
+        int | None, typer.Option(help="Contrast index, if the file has several.")
+    ] = None,
+    repetition: Annotated[
+        int | None, typer.Option(help="Repetition index, if the file has several.")
+    ] = None,
+    set_index: Annotated[
+        int | None, typer.Option("--set-index", help="Set index, if the file has several.")
+    ] = None,
+    slices: Annotated[
+        str | None, typer.Option(help="Slices to reconstruct: 3, 3:10, 3:10:2; default: all.")
+    ] = None,
+    prior: Annotated[str, typer.Option(help="Prior: mri, a file, a folder or a Hub id.")] = "mri",
     method: shared.Method = None,
     aim: shared.Aim = "fidelity",
-    sigma_y: Annotated[str, typer.Option(help="Noise in the prior's units, or auto.")] = "auto",
+    sigma_y: Annotated[
+        str, typer.Option(help="Noise std on the prior's [0, 1] scale, or auto (estimated).")
+    ] = "auto",
     steps: shared.Steps = None,
     preset: shared.PresetName = None,
     set_: shared.Set = None,
     samples: shared.Samples = 1,
-    batch: Annotated[int, typer.Option(help="Slices solved at once: bounds memory.")] = 4,
+    batch: Annotated[
+        int, typer.Option(help="Number of slices per batch; fewer need less memory.")
+    ] = 4,
     seed: shared.Seed = 0,
     device: shared.Device = "cpu",
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("out/mri"),
-    format: Annotated[str, typer.Option(help="Some of h5,nifti,dicom,npy,png,html.")] = FORMATS,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/mri"),
+    format: Annotated[
+        str, typer.Option(help="Output formats, any of h5,nifti,dicom,npy,png,html.")
+    ] = FORMATS,
     json_: shared.Json = False,
     dry_run: shared.DryRun = False,
 ) -> None:
-    """Reconstruct raw MRI scans: coil maps, scale, mask and parameters are found.
+    """Reconstruct raw MRI scans; coil maps, scale, mask and parameters are estimated.
 
-    A scan that is already undersampled is reconstructed as it is; a full one is undersampled with
-    --mask and scored against itself, by the paper's convention and by fastMRI's. A second run
-    keeps what is finished. Exit code 0: all done, 1: some failed, 2: bad input.
+    An undersampled scan is reconstructed from its own samples. A full scan is undersampled with
+    --mask and scored against its own full data, in the paper's convention and in fastMRI's.
+    Finished results are kept when the command is repeated. Exit code 0: all done, 1: some failed,
+    2: bad input.
     """
     from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.preparation import SliceOptions
@@ -143,7 +177,7 @@ def _maps(path: Path) -> Tensor:
     values = shared.read_array("maps", path)
     if values.ndim not in (3, 4, 5) or values.dtype.kind != "c":
         raise ArgumentError(
-            f"maps {path} has shape {values.shape} and dtype {values.dtype}, expected complex "
+            f"--maps {path} has shape {values.shape} and dtype {values.dtype}, expected complex "
             "(coils, H, W), (slices, coils, H, W) or (slices, sets, coils, H, W)"
         )
     return torch.from_numpy(values.astype(np.complex64))
@@ -158,20 +192,27 @@ def _sides(name: str, text: str) -> tuple[int, int]:
 
 
 def simulate_mri(
-    out: Annotated[Path, typer.Argument(help="The file to write, e.g. scan.h5.")],
+    out: Annotated[Path, typer.Argument(help="Output file, e.g. scan.h5.")],
     images: Annotated[
-        Path | None, typer.Option(help="Magnitudes (slices, H, W), .npy; default: a phantom.")
+        Path | None,
+        typer.Option(help=".npy file of magnitudes (slices, H, W); default: a phantom."),
     ] = None,
-    slices: Annotated[int, typer.Option(help="Of the phantom.")] = 4,
+    slices: Annotated[int, typer.Option(help="Number of slices of the phantom.")] = 4,
     size: Annotated[str, typer.Option(help="HEIGHT,WIDTH of the phantom.")] = "128,128",
-    coils: Annotated[int, typer.Option(help="Receiver coils.")] = 8,
-    noise: Annotated[float, typer.Option(help="Per real and imaginary part; image ≤ 1.")] = 0.005,
+    coils: Annotated[int, typer.Option(help="Number of receiver coils.")] = 8,
+    noise: Annotated[
+        float, typer.Option(help="Noise std per real and imaginary part, for images in [0, 1].")
+    ] = 0.005,
     mask: Annotated[
-        str | None, typer.Option(help="Undersample: gaussian1d, uniform1d, equidistant, .npy.")
+        str | None,
+        typer.Option(
+            help="Undersample with this mask: gaussian1d, uniform1d, equidistant or a .npy file."
+        ),
     ] = None,
-    acceleration: Annotated[float, typer.Option(help="Of that mask.")] = 4.0,
+    acceleration: Annotated[float, typer.Option(help="Acceleration factor R of --mask.")] = 4.0,
     acs: Annotated[
-        int | None, typer.Option(help="Calibration lines; default as the paper.")
+        int | None,
+        typer.Option(help="Number of calibration lines of --mask; default: as in the paper."),
     ] = None,
     seed: shared.Seed = 0,
 ) -> None:
@@ -188,13 +229,15 @@ def simulate_mri(
         values = shared.read_array("images", images)
         if values.ndim != 3 or values.dtype.kind not in "fiu" or values.min() < 0:
             raise ArgumentError(
-                f"images {images} has shape {values.shape} and dtype {values.dtype}, expected "
+                f"--images {images} has shape {values.shape} and dtype {values.dtype}, expected "
                 "numbers ≥ 0 of shape (slices, H, W)"
             )
         magnitude = torch.from_numpy(values.astype(np.float32))
     shape = (magnitude.shape[1], magnitude.shape[2])
     drawn = None if mask is None else MaskChoice(mask, acceleration, acs, seed=seed).draw(shape)
     if drawn is not None and drawn.ndim == 2:
-        raise ArgumentError(f"mask {mask} is of points; fastMRI's files hold lines: gaussian1d …")
+        raise ArgumentError(
+            f"--mask {mask} samples points, but fastMRI files store whole lines; use gaussian1d …"
+        )
     write_simulated(out, magnitude, n_coils=coils, noise_std=noise, mask=drawn, seed=seed)
     print(f"written: {out}, {len(magnitude)} slices of {shape[0]}×{shape[1]}, {coils} coils")

@@ -1,4 +1,4 @@
-"""``pnpcm restore``: degraded pictures and measurement files to restored pictures."""
+"""``pnpcm restore``: degraded images and measurement files to restored images."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from pnpcm.errors import ArgumentError
 
 
 def restore(
-    inputs: Annotated[list[Path], typer.Argument(help="Pictures, folders or measurement files.")],
+    inputs: Annotated[list[Path], typer.Argument(help="Images, folders or measurement files.")],
     task: shared.TaskName = None,
-    mask: Annotated[Path | None, typer.Option(help="inpaint: white = to be filled.")] = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="inpaint: mask image, white = to be filled.")
+    ] = None,
     mask_color: Annotated[
-        str | None, typer.Option(help="inpaint: colour painted over the holes, e.g. #ff0000.")
+        str | None, typer.Option(help="inpaint: colour of the pixels to be filled, e.g. #ff0000.")
     ] = None,
     factor: shared.Factor = None,
     downsampler: shared.Downsampler = None,
@@ -32,14 +34,12 @@ def restore(
     reference_operator: shared.ReferenceOperator = False,
     kernel_wizard: shared.KernelWizard = None,
     operator: Annotated[
-        str | None, typer.Option(help="Your own forward model: my_module:MyOperator.")
+        str | None, typer.Option(help="Your own forward model, as my_module:MyOperator.")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="phase-retrieval: picture that decides the signs.")
+        Path | None, typer.Option(help="phase-retrieval: image that determines the signs.")
     ] = None,
-    prior: Annotated[
-        str, typer.Option(help="natural, faces, a file, a folder, a Hub id.")
-    ] = "natural",
+    prior: shared.PriorName = "natural",
     method: shared.Method = None,
     aim: shared.Aim = "fidelity",
     sigma_y: shared.SigmaY = "auto",
@@ -51,16 +51,21 @@ def restore(
     tile: shared.Tile = 768,
     halo: shared.Halo = None,
     device: shared.Device = "cpu",
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("out/restored"),
-    format: Annotated[str | None, typer.Option(help="png, jpeg, tiff or webp.")] = None,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/restored"),
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="Output format: png, jpeg, tiff or webp; default: the input's, PNG for JPEG."
+        ),
+    ] = None,
     json_: shared.Json = False,
     dry_run: shared.DryRun = False,
 ) -> None:
-    """Restore degraded pictures: no ground truth, any size, nothing to tune.
+    """Restore degraded images of any size; noise level and parameters are estimated.
 
-    Writes NAME.png and NAME.result.json (configuration, self-check, timings) for each input, one
-    by one; a second run keeps what is finished. Exit code 0: all restored, 1: some failed, 2: bad
-    input.
+    Writes NAME.png and NAME.result.json (configuration, self-check, times) for each input.
+    Finished results are kept when the command is repeated. Exit code 0: all restored, 1: some
+    failed, 2: bad input.
     """
     from pnpcm.io.photos import SUFFIXES
     from pnpcm.problems import TaskChoice

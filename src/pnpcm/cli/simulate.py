@@ -1,4 +1,4 @@
-"""``pnpcm simulate``: clean images into measurement files that ``pnpcm restore`` reads back."""
+"""``pnpcm simulate``: clean images to measurement files, which ``pnpcm restore`` reads."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ import typer
 
 from pnpcm.cli import shared
 from pnpcm.errors import ArgumentError
+from pnpcm.names import TASK_NAMES
 
 
 def simulate(
-    inputs: Annotated[list[Path], typer.Argument(help="Clean pictures or folders of them.")],
+    inputs: Annotated[list[Path], typer.Argument(help="Clean images or folders of them.")],
     task: shared.TaskName = None,
-    sigma_y: Annotated[float, typer.Option(help="Noise added, on the [0, 1] scale.")] = 0.05,
-    mask: Annotated[Path | None, typer.Option(help="inpaint: white = to be dropped.")] = None,
-    missing: Annotated[float | None, typer.Option(help="inpaint: share dropped at random.")] = None,
+    sigma_y: Annotated[
+        float, typer.Option(help="Std of the added noise on the [0, 1] scale.")
+    ] = 0.05,
+    mask: Annotated[
+        Path | None, typer.Option(help="inpaint: mask image, white = to be removed.")
+    ] = None,
+    missing: shared.Missing = None,
     factor: shared.Factor = None,
     downsampler: shared.Downsampler = None,
     kernel: shared.Kernel = None,
@@ -33,9 +38,9 @@ def simulate(
     reference_operator: shared.ReferenceOperator = False,
     kernel_wizard: shared.KernelWizard = None,
     seed: shared.Seed = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the measurements.")] = Path("out/measured"),
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/measured"),
 ) -> None:
-    """Degrade clean images: NAME.npz holds measurement, operator and noise; NAME.png shows it."""
+    """Degrade clean images: NAME.npz holds y, operator and noise level, NAME.png shows y."""
     from pnpcm.io.files import save_picture, to_picture
     from pnpcm.io.photos import SUFFIXES, read_photo
     from pnpcm.problems import TASKS, build
@@ -48,7 +53,7 @@ def simulate(
     from pnpcm.problems.measurement import simulate as degrade
 
     if task is None:
-        raise ArgumentError("task is missing; give --task")
+        raise ArgumentError(f"--task is missing; expected one of {', '.join(TASK_NAMES)}")
     values = shared.given(
         missing=missing,
         factor=factor,
@@ -69,7 +74,7 @@ def simulate(
     if task == "inpaint" and not {"mask", "missing"} & values.keys():
         values["missing"] = 0.7
     if task == "jpeg" and "quality" not in values:
-        raise ArgumentError("jpeg needs --quality (1…100) to simulate")
+        raise ArgumentError("--task jpeg needs --quality (1…100)")
     wanted = build(TASKS[task], values)
     out.mkdir(parents=True, exist_ok=True)
     for i, path in enumerate(find_inputs(inputs, SUFFIXES)):

@@ -1,4 +1,4 @@
-"""``pnpcm tune``: a preset for your own task, from your own clean images."""
+"""``pnpcm tune``: searches a preset for a task on a folder of clean images."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import typer
 
 from pnpcm.cli import shared
 from pnpcm.errors import ArgumentError
+from pnpcm.names import TASK_NAMES
 
 
 def tune(
-    data: Annotated[Path, typer.Option(help="Folder of clean pictures.")],
+    data: Annotated[Path, typer.Option(help="Folder of clean images.")],
     task: shared.TaskName = None,
-    sigma_y: Annotated[float, typer.Option(help="Noise on the [0, 1] scale.")] = 0.05,
-    missing: Annotated[float | None, typer.Option(help="inpaint: share dropped at random.")] = None,
+    sigma_y: Annotated[
+        float, typer.Option(help="Std of the simulated noise on the [0, 1] scale.")
+    ] = 0.05,
+    missing: shared.Missing = None,
     factor: shared.Factor = None,
     downsampler: shared.Downsampler = None,
     kernel: shared.Kernel = None,
@@ -24,24 +27,31 @@ def tune(
     quality: shared.Quality = None,
     length: shared.Length = None,
     angle: shared.Angle = None,
-    prior: Annotated[
-        str, typer.Option(help="natural, faces, a file, a folder, a Hub id.")
-    ] = "natural",
-    steps: Annotated[int | None, typer.Option(help="Network evaluations.")] = None,
-    trials: Annotated[int, typer.Option(help="Runs of the search, in all.")] = 60,
-    metric: Annotated[str, typer.Option(help="psnr, lpips or mix (PSNR − 20 LPIPS).")] = "psnr",
-    images: Annotated[int, typer.Option(help="How many pictures, evenly spaced.")] = 24,
-    size: Annotated[int, typer.Option(help="Side of the centre crops.")] = 96,
+    prior: shared.PriorName = "natural",
+    steps: Annotated[
+        int | None, typer.Option(help="Number of steps of the preset; default: by task.")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(help="Total number of trials, earlier runs included.")
+    ] = 60,
+    metric: Annotated[
+        str, typer.Option(help="Objective: psnr, lpips or mix (PSNR − 20 LPIPS).")
+    ] = "psnr",
+    images: Annotated[
+        int, typer.Option(help="Number of images, evenly spaced over the folder.")
+    ] = 24,
+    size: Annotated[int, typer.Option(help="Side of the centre crops in pixels.")] = 96,
     fix: Annotated[
-        list[str] | None, typer.Option(help="Do not search a number: --fix mu=0.")
+        list[str] | None,
+        typer.Option(help="Fix a hyperparameter instead of searching it, e.g. mu=0; repeatable."),
     ] = None,
     seed: shared.Seed = 0,
-    out: Annotated[Path, typer.Option(help="Preset file to write.")] = Path("out/preset.json"),
+    out: Annotated[Path, typer.Option(help="Output file of the preset.")] = Path("out/preset.json"),
 ) -> None:
-    """Search hyperparameters for a task on clean pictures, and save them as a preset.
+    """Search the hyperparameters of a task on clean images and save them as a preset.
 
-    Writes OUT (for `pnpcm restore --preset OUT`), the study beside it (run again to go on) and a
-    picture of the search.
+    Writes OUT (for `pnpcm restore --preset OUT`), the study in the same folder (the command
+    continues it when repeated) and a plot of the search.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -54,9 +64,9 @@ def tune(
     from pnpcm.tune.study import tried
 
     if task is None:
-        raise ArgumentError("task is missing; give --task")
+        raise ArgumentError(f"--task is missing; expected one of {', '.join(TASK_NAMES)}")
     if trials < 1 or images < 1:
-        raise ArgumentError(f"trials and images must be at least 1, got {trials} and {images}")
+        raise ArgumentError(f"--trials and --images must be ≥ 1, got {trials} and {images}")
     values = shared.given(
         missing=missing,
         factor=factor,
@@ -106,7 +116,7 @@ def tune(
 
 
 def _crops(data: Path, count: int, size: int, prior: Any) -> Any:
-    """Centre crops of pictures evenly spaced over the folder; those too small are passed over."""
+    """Centre crops of images evenly spaced over the folder, without those that are too small."""
     import torch
 
     from pnpcm.evaluation.images import Images, fit
@@ -130,5 +140,5 @@ def _crops(data: Path, count: int, size: int, prior: Any) -> Any:
         if len(found) == count:
             break
     if not found:
-        raise ArgumentError(f"data {data} has no picture of at least {side}×{side} pixels")
+        raise ArgumentError(f"--data {data} has no image of at least {side}×{side} pixels")
     return torch.cat(found)

@@ -1,4 +1,4 @@
-"""Judging a prior: how it denoises images it has not seen, and what it draws from noise."""
+"""Evaluation of a prior: denoising scores on test images, and samples."""
 
 from pnpcm.evaluation.images import Images, fit
 from pnpcm.evaluation.report import PUBLISHED, Published, comparison, markdown, rows

@@ -1,4 +1,4 @@
-"""Clean images for judging a prior: whole, one at a time, in an order that never changes."""
+"""Clean test images of a folder or an ``.npz`` file, one at a time in a fixed order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pnpcm.training.sources import Folder, Magnitude, Npz, Source
 
 
 class Images:
-    """Images ``(1, C, H, W)`` in [-1, 1] of a folder of pictures or of an ``.npz`` file.
+    """Images ``(1, C, H, W)`` in [-1, 1] of a folder of image files or of an ``.npz`` file.
 
     For a prior of two channels (complex) the file holds magnitudes, which are scaled to a 99.5th
     percentile of 0.8 and given a random smooth phase, see ``training.sources.Magnitude``.
-    ``size``: for priors of one size, see :func:`fit`. ``seed`` decides the phases.
+    ``size``: for priors of one size, see :func:`fit`. ``seed``: of the phases.
     """
 
     def __init__(
@@ -46,17 +46,17 @@ class Images:
         return (self.image(i) for i in range(self.count))
 
     def image(self, i: int) -> Tensor:
-        """Image ``i``, the same whatever was asked for before."""
+        """Image ``i``, independent of earlier calls."""
         try:
             x = self.source.image(i, generator_of(self.seed, "image", i))[None]
-        except OSError as error:  # Pillow's word for a picture that is cut off
+        except OSError as error:  # raised by Pillow for truncated files
             raise ArgumentError(f"image {i} of {self.path} cannot be read: {error}") from error
         x = x.float() / 127.5 - 1 if x.dtype == torch.uint8 else x.float()
         return x if self.size is None else fit(x, self.size)
 
 
 def fit(x: Tensor, size: int) -> Tensor:
-    """The shorter side scaled to ``size`` (bicubic, antialiased), then the centre square."""
+    """The centre square of ``x``, shorter side resized to ``size`` (bicubic, antialiased)."""
     if min(x.shape[-2:]) != size:
         sides = [max(size, round(n * size / min(x.shape[-2:]))) for n in x.shape[-2:]]
         x = F.interpolate(x, sides, mode="bicubic", antialias=True).clamp(-1, 1)
@@ -73,10 +73,10 @@ def _open(path: Path, channels: int | None) -> Source:
             )
         return Folder(path, channels=channels or 3)
     if path.suffix != ".npz":
-        raise ArgumentError(f"data is {path}, expected a folder of pictures or an .npz file")
+        raise ArgumentError(f"data is {path}, expected a folder of images or an .npz file")
     try:
         return Magnitude(path, jitter=0.0) if channels == 2 else Npz(path)
     except PnPCMError:
         raise
     except (OSError, EOFError, ValueError, BadZipFile) as error:
-        raise ArgumentError(f"data is {path}, no readable .npz file ({error})") from error
+        raise ArgumentError(f"data is {path}, not a readable .npz file ({error})") from error

@@ -1,4 +1,4 @@
-"""An evaluation for people: a table with published rows beside it, and pictures."""
+"""Table of an evaluation with published rows, and images of the results."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ PUBLISHED: Table[Published] = Table(
         }
     },
 )
-"""PSNR by σ in units of 255, colour images: values from the literature, not measured here."""
+"""PSNR per σ in units of 255 on colour images: values from the literature, not measured here."""
 
 
 def rows(evaluations: Sequence[Evaluation], published: Published) -> list[list[str]]:
-    """Cells of the table, without its head: name, kind, then one cell for each level."""
+    """Cells of the table without its header: name, kind, then one cell for each level."""
     first, cells, images = evaluations[0].scores, [], None
     for e in evaluations:
         noisy = ["noisy", "", *(f"{s.psnr_noisy:.2f}" for s in e.scores)]
@@ -52,7 +52,7 @@ def markdown(
     settings: Mapping[str, Any],
     notes: Sequence[str],
 ) -> str:
-    """The table as text: PSNR in dB and SSIM of each prior by σ; published rows have PSNR only."""
+    """The table as Markdown: PSNR (dB) and SSIM of each prior per σ; published rows: PSNR only."""
     scores = evaluations[0].scores
     head = ["prior", "kind", *(f"σ = {s.sigma:g} (level {s.level:.4f})" for s in scores)]
     lines = ["# Denoising: PSNR (dB) / SSIM", ""]
@@ -76,5 +76,5 @@ def comparison(evaluations: Sequence[Evaluation], k: int) -> Picture:
 
 
 def _side(height: int) -> int:
-    """Height of an image in the picture: a whole multiple of a small one, its own up to 512."""
+    """Displayed height of an image: an integer multiple if it is small, its own up to 512."""
     return min(height * math.ceil(256 / height), 512)

@@ -1,4 +1,4 @@
-"""What a prior draws from noise alone, as numbers and as one picture."""
+"""Samples of a prior, as a tensor and as one sheet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDTH = 384
 
 @dataclass(frozen=True)
 class Drawn:
-    """Images ``(n, C, H, W)`` in the prior's range; image i is a function of seed + i alone."""
+    """Images ``(n, C, H, W)`` in the prior's range; image i depends only on seed + i."""
 
     x: Tensor
     kind: str
@@ -35,10 +35,10 @@ class Drawn:
 def draw(
     prior: Prior, n: int, *, steps: int | None = None, size: int | None = None, seed: int = 0
 ) -> Drawn:
-    """Heun's method for denoisers (18 steps, 2 · steps − 1 evaluations), else consistency sampling.
+    """``n`` samples, by Heun's method (denoisers) or consistency sampling (consistency models).
 
-    ``steps=None``: 18, or 1 for a consistency model, which needs one evaluation a step.
-    ``size=None``: the side that the prior was trained on, else 64.
+    ``steps=None``: 18 (2 · steps − 1 evaluations), or 1 for a consistency model (one evaluation
+    per step). ``size=None``: the side that the prior was trained on, else 64.
     """
     for name, value in (("n", n), ("steps", steps), ("size", size)):
         if value is not None and value < 1:
@@ -51,7 +51,7 @@ def draw(
     steps = steps or (1 if consistent else 18)
     sample = consistency_sample if consistent else heun_sample
     parts = []
-    for first in range(0, n, BATCH):  # in parts, for memory
+    for first in range(0, n, BATCH):  # in batches, to limit memory
         seeds = range(seed + first, seed + min(first + BATCH, n))
         each = generators(seeds)
         parts.append(sample(prior, (len(seeds), *tail), generator=each, n_steps=steps))
@@ -66,7 +66,7 @@ def draw(
 
 
 def sheet(samples: Drawn, prior: Prior, label: str) -> Picture:
-    """The images in rows of up to eight, each row under the seed of its first image."""
+    """The images in rows of up to eight, each row labelled with the seed of its first image."""
     low, high = prior.value_range
     x = visible(2 * (samples.x - low) / (high - low) - 1)
     columns = min(8, math.ceil(math.sqrt(len(x))))

@@ -1,7 +1,7 @@
-"""Denoising scores of a prior, and how consistent it is.
+"""Denoising scores of a prior, and the consistency error of a consistency model.
 
-For each clean image x and level σ the prior is given x + σn, not clipped, and asked for x. Noise
-of image i is drawn from the seed plus i: the same n for every level, every prior and any batch.
+For each clean image x and level σ the prior denoises x + σn, not clipped. The noise of image i has
+the seed plus i: the same n for every level, every prior and any batch.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pnpcm.rng import generators, randn_like
 from pnpcm.training.pictures import visible
 
 GRID = 40
-"""Neighbouring levels are one step apart on a Karras grid of so many levels."""
+"""Number of levels of the Karras grid on which neighbouring levels are one step apart."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """Means over images at one level. ``sigma``: as asked for; ``level``: as given to the prior.
+    """Means over images at one level. ``sigma``: as requested; ``level``: as passed to the prior.
 
-    ``psnr_noisy`` is what doing nothing scores; ``consistency_error`` only consistency models have.
+    ``psnr_noisy``: PSNR of the noisy image; ``consistency_error``: only of consistency models.
     """
 
     sigma: float
@@ -40,7 +40,7 @@ class Score:
 
 
 class Sight(NamedTuple):
-    """One image at one level as a person sees it, ``(1 or 3, H, W)`` each, and its score."""
+    """One image at one level for display, ``(1 or 3, H, W)`` each, and its score."""
 
     clean: Tensor
     noisy: Tensor
@@ -59,7 +59,7 @@ class Evaluation:
     sights: tuple[Sight, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers for JSON, which knows no infinity."""
+        """Plain numbers for JSON, which has no infinity."""
         scores = [
             {k: v if v is None or math.isfinite(v) else None for k, v in asdict(score).items()}
             for score in self.scores
@@ -77,12 +77,12 @@ def evaluate(
     seed: int = 0,
     name: str = "prior",
 ) -> Evaluation:
-    """Mean PSNR and SSIM of prior(x + σn, σ) over ``images`` in [-1, 1], each by itself.
+    """Mean PSNR and SSIM of prior(x + σn, σ) over ``images`` in [-1, 1].
 
-    ``sigmas`` count where white − black is ``unit``: 25 of 255 is level 2·25/255 for a prior on
-    [-1, 1]. For consistency models also √mean (f(x + tn, t) − f(x + sn, s))², s the next lower
-    level: the distance of the images that two neighbouring levels lead to. Two channels (complex)
-    are scored as they are, each on the prior's whole range, not by their magnitude.
+    ``sigmas`` are in units where white − black is ``unit``: 25 of 255 is level 2·25/255 for a prior
+    on [-1, 1]. For consistency models also √mean (f(x + tn, t) − f(x + sn, s))², s the next lower
+    level. The two channels of complex images are scored on the prior's whole range, not as a
+    magnitude.
     """
     levels = [_level(prior, sigma, unit) for sigma in sigmas]
     kind = str(getattr(prior, "kind", "denoiser"))
@@ -118,7 +118,7 @@ def evaluate(
 
 
 def next_level(prior: Prior, sigma: float, exponent: float = 7.0) -> float:
-    """One step down from ``sigma`` on the prior's Karras grid of 40 levels, not below its end."""
+    """The level one step below ``sigma`` on the prior's Karras grid of 40 levels, or its last."""
     low, high = (s ** (1 / exponent) for s in (prior.sigma_min, prior.sigma_max))
     root = sigma ** (1 / exponent) - (high - low) / (GRID - 1)
     return float(max(root, low) ** exponent)
@@ -129,7 +129,7 @@ def _level(prior: Prior, sigma: float, unit: float) -> float:
     level = sigma * (high - low) / unit
     if not prior.sigma_min < level <= prior.sigma_max:
         raise ArgumentError(
-            f"sigma is {sigma:g} of {unit:g}, level {level:g}, but this prior knows levels above "
+            f"sigma is {sigma:g} of {unit:g}, level {level:g}, but this prior takes levels above "
             f"{prior.sigma_min:g} up to {prior.sigma_max:g}; choose another sigma or unit"
         )
     return level

@@ -1,4 +1,4 @@
-"""To and from other libraries: deepinv by duck typing, diffusers by a lazy import."""
+"""Conversion to and from other libraries: deepinv, diffusers, Hugging Face Hub."""
 
 from pnpcm.interop.deepinv import as_denoiser, as_reconstructor, from_denoiser
 from pnpcm.interop.diffusers import (

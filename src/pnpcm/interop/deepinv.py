@@ -1,8 +1,8 @@
-"""To and from deepinv, which is never imported: its objects are met by their methods.
+"""Conversion to and from deepinv by duck typing: deepinv is never imported.
 
-A deepinv ``LinearPhysics`` needs nothing: ``PnPCM(prior, config)(y, physics, value_range=(0, 1))``
-takes it as it is (a nonlinear one needs ``data_step=GradientStep(…)`` and ``x_init``). This module
-turns denoisers into priors, priors into denoisers, and solvers into reconstructors.
+A deepinv ``LinearPhysics`` needs no conversion: ``PnPCM(prior, config)(y, physics,
+value_range=(0, 1))`` takes it (a nonlinear one needs ``data_step=GradientStep(…)`` and ``x_init``).
+This module converts denoisers to priors, priors to denoisers, and solvers to reconstructors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pnpcm.priors.denoiser import GREY_LEVELS, LEAST_SIGMA, TRAINED_TO, Denoiser
 
 Denoiser = Callable[[Tensor, float], Tensor]
 NO_LIMIT = 50.0
-"""Highest level of a denoiser that nothing is known about, in units of its range."""
+"""Default highest level of a denoiser, in units of its range."""
 
 
 class _DenoiserNetwork(nn.Module):
@@ -43,13 +43,13 @@ def from_denoiser(
     sigma_min: float | None = None,
     sigma_max: float | None = None,
 ) -> DenoiserPrior:
-    """A prior from any ``denoiser(x, sigma)``, such as deepinv's, which work on [0, 1] images.
+    """A prior from any ``denoiser(x, sigma)``, such as deepinv's, which take [0, 1] images.
 
     ``sigma_min`` and ``sigma_max``: the levels it was trained for, in units of ``value_range``;
-    solvers clamp into them, and so does the prior, with a warning. None: 0 (as 0.001) and, since a
-    denoiser does not tell, no upper limit (50); a module with the weights of DRUNet, such as
-    deepinv's, has 50/255. The level reaches the denoiser as a Python number, and images of a
-    batch with different levels one at a time, which every denoiser of deepinv understands.
+    solvers clamp to them, and so does the prior, with a warning. None: 0 (as 0.001) and, since a
+    denoiser does not store it, no upper limit (50); a module with the weights of DRUNet, such as
+    deepinv's, has 50/255. The denoiser gets the level as a Python number, and images of a batch
+    with different levels one at a time, as every denoiser of deepinv accepts.
     """
     if not callable(denoiser):
         raise ArgumentError(f"denoiser must be callable, got {type(denoiser).__name__}")

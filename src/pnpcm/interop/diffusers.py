@@ -1,6 +1,6 @@
-"""To and from diffusers, imported only inside the function that needs it.
+"""Conversion to and from diffusers, which is imported only where it is needed.
 
-Its ``UNet2DModel`` holds the same network under other names, with q, k and v apart.
+Its ``UNet2DModel`` is the same network under other names, with separate q, k and v.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _FIXED = {
 
 
 class DiffusersNetwork(nn.Module):
-    """F(x, c_noise) of a diffusers ``UNet2DModel``, which calls its second argument timestep."""
+    """F(x, c_noise) of a diffusers ``UNet2DModel``, whose second argument is the timestep."""
 
     def __init__(self, unet: nn.Module) -> None:
         super().__init__()
         config: Any = unet.config
         size = config.sample_size
-        if isinstance(size, (tuple, list)):  # a prior checks squares only
+        if isinstance(size, (tuple, list)):  # a prior only checks square sizes
             size = size[0] if len(set(size)) == 1 else None
         self.unet = unet
         self.in_channels: int = config.in_channels
@@ -78,9 +78,9 @@ def load_diffusers(
 ) -> ConsistencyModel | DiffusionModel:
     """The prior in a diffusers ``UNet2DModel`` or pipeline folder, or on the Hugging Face Hub.
 
-    ``kind=None``: what the pipeline's class or an EDM scheduler says, and "consistency" for a bare
-    network. ``c_noise=None``: "edm" (ln σ / 4) beside an EDM scheduler, whose σ_data and levels
-    are taken over, else "openai" (250 ln σ), as diffusers' consistency models have it.
+    ``kind=None``: by the pipeline's class or an EDM scheduler, and "consistency" for a bare
+    network. ``c_noise=None``: "edm" (ln σ / 4) with an EDM scheduler, whose σ_data and levels are
+    used, else "openai" (250 ln σ), as in diffusers' consistency models.
     """
     try:
         from diffusers import UNet2DModel
@@ -104,7 +104,7 @@ def load_diffusers(
     if declared != "UNet2DModel":
         raise CheckpointError(
             f"{inner} holds a {declared}, pnpcm reads UNet2DModel; "
-            "text-to-image and latent networks are no priors for images"
+            "text-to-image and latent networks are not priors of images"
         )
     try:  # safetensors only: the older .bin files are pickles
         unet = UNet2DModel.from_pretrained(str(inner), use_safetensors=True)
@@ -127,7 +127,7 @@ def diffusers_config(config: UNetConfig) -> dict[str, Any]:
     if not config.norm or config.patch != 1 or config.channels[0] != config.model_channels:
         raise ArgumentError(
             f"config has norm={config.norm}, patch={config.patch}, first level "
-            f"{config.channels[0]} of {config.model_channels} channels; UNet2DModel knows only "
+            f"{config.channels[0]} of {config.model_channels} channels; UNet2DModel has only "
             "norm=True, patch=1 and a first multiplier of 1: keep such a network in our format"
         )
     attends = [1 << level in config.attention_factors for level in range(len(config.channels))]
@@ -147,7 +147,7 @@ def diffusers_config(config: UNetConfig) -> dict[str, Any]:
         "upsample_type": sampler,
         "attention_head_dim": config.num_head_channels,
         "resnet_time_scale_shift": "scale_shift" if config.use_scale_shift_norm else "default",
-        # with scale-shift, diffusers drops the norm of the middle attention unless told not to
+        # with scale-shift, diffusers drops the norm of the middle attention by default
         "attn_norm_num_groups": GROUPS if config.use_scale_shift_norm else None,
         "num_class_embeds": config.num_classes,
         "add_attention": config.middle_attention,
@@ -156,8 +156,8 @@ def diffusers_config(config: UNetConfig) -> dict[str, Any]:
 
 
 def to_diffusers_state(state_dict: Mapping[str, Tensor], config: UNetConfig) -> dict[str, Tensor]:
-    """Our weights under ``UNet2DModel``'s names, q, k and v taken apart."""
-    diffusers_config(config)  # refuses what UNet2DModel cannot express
+    """Our weights under ``UNet2DModel``'s names, with separate q, k and v."""
+    diffusers_config(config)  # refuses architectures that UNet2DModel does not have
     result: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
         stem, suffix = name.rsplit(".", 1)
@@ -180,7 +180,7 @@ def _diffusers_name(stem: str, per_level: int) -> str:
     if match is None:
         match = re.fullmatch(r"(middle_block)\.(\d)(\.)(.+)", stem)
     if match is None:
-        raise CheckpointError(f"{stem} is no name of our U-Net; give UNet.state_dict()")
+        raise CheckpointError(f"{stem} is not a name of pnpcm's U-Net; give UNet.state_dict()")
     side, index, place, part = match.group(1), int(match[2]), match[3], match[4]
     attention = part in _ATTENTION
     part = _ATTENTION[part] if attention else _RESIDUAL[part]
@@ -210,7 +210,7 @@ def _split_qkv(tensor: Tensor, config: UNetConfig) -> tuple[Tensor, ...]:
 
 
 def _local_folder(name: str | Path) -> Path:
-    """``name`` if it is a folder, else the local copy of what the Hub calls so."""
+    """``name`` if it is a folder, else the local copy of the Hub repository of this name."""
     if Path(name).is_dir():
         return Path(name)
     if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", str(name)):
@@ -224,7 +224,7 @@ def _local_folder(name: str | Path) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=_FILES))
     except Exception as error:  # no connection, no such repository, no permission, …
         raise CheckpointError(
-            f"{name} is no local folder and cannot be had from the Hub ({error}); "
+            f"{name} is not a local folder and cannot be downloaded from the Hub ({error}); "
             "download it elsewhere and give the folder"
         ) from error
 
@@ -235,14 +235,14 @@ def _kind_of(folder: Path) -> str:
     pipeline = _read_json(folder / "model_index.json").get("_class_name")
     if pipeline not in PIPELINE_KINDS:
         raise ArgumentError(
-            f"kind is None and {folder} is a {pipeline}, of which we know "
+            f"kind is None and {folder} is a {pipeline}, expected "
             f"{', '.join(PIPELINE_KINDS)}; give kind='consistency', 'edm' or 'vp'"
         )
     return PIPELINE_KINDS[pipeline]
 
 
 def _edm_options(path: Path) -> dict[str, Any]:
-    """What an EDM scheduler says about its network; nothing if ``path`` is none."""
+    """The options of a network from its EDM scheduler; empty if ``path`` is not one."""
     said = _read_json(path) if path.is_file() else {}
     if not str(said.get("_class_name", "")).startswith("EDM"):
         return {}
@@ -250,20 +250,20 @@ def _edm_options(path: Path) -> dict[str, Any]:
     if prediction != "epsilon":
         raise CheckpointError(
             f"{path} has prediction_type = {prediction}, pnpcm's edm priors are trained with "
-            "epsilon; no such network can be used yet"
+            "epsilon; such a network is not supported"
         )
     names = ("sigma_data", "sigma_min", "sigma_max")
     return {"c_noise": "edm"} | {name: said[name] for name in names if name in said}
 
 
 def _check_table(path: Path) -> None:
-    """A VP prior computes levels from one table; another one would be wrong without a sign."""
+    """Raise an error if the DDPM table differs from that of VP priors."""
     table = _read_json(path) if path.is_file() else {}
     for name, value in _VP_TABLE.items():
         if table.get(name, value) != value:
             raise CheckpointError(
                 f"{path} has {name} = {table[name]}, pnpcm's vp priors are trained with {value}; "
-                "no such network can be used yet"
+                "such a network is not supported"
             )
 
 

@@ -1,8 +1,8 @@
 """Priors in the layout of the Hugging Face Hub: a folder with three files.
 
-``model.safetensors`` is the prior itself and has everything inside; ``config.json`` repeats its
-header for people and programs (the Hub counts downloads by it), and ``README.md`` is the model
-card below the front matter that the Hub indexes. Only downloading needs ``huggingface_hub``.
+``model.safetensors`` is the prior with all its metadata; ``config.json`` repeats its header (the
+Hub counts downloads by it), and ``README.md`` is the model card below the front matter that the Hub
+indexes. Only downloading needs ``huggingface_hub``.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ LICENCES = (
     *("mpl-2.0", "cc0-1.0", "cc-by-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc-by-nc-4.0"),
     *("cc-by-nc-sa-4.0", "cc-by-nc-nd-4.0", "openrail", "unlicense", "unknown"),
 )
-"""Licences that the Hub knows by these words; any other is "other" with a name."""
+"""Licence identifiers of the Hub; any other is "other" with a name."""
 
 
 def export_folder(
     file: Path, folder: Path, *, card: str | None = None, force: bool = False
 ) -> None:
-    """Write the prior ``file`` as ``folder``, under another name first, then renamed.
+    """Write the prior ``file`` as ``folder``, atomically.
 
-    ``card=None``: what the header says, as a list.
-    An existing folder with something in it is refused; ``force`` replaces our three files in it,
-    each atomically, and leaves the rest (a ``.git``, say) alone.
+    ``card=None``: a card made of the header. An existing folder that is not empty is refused;
+    ``force`` replaces the three files in it, each atomically, and keeps all others (e.g. ``.git``).
     """
     header = read_header(file)
     card = card or plain_card(header)
@@ -51,7 +50,7 @@ def export_folder(
         _write(file, folder, header, card)
         return
     if not folder.parent.is_dir():
-        raise ArgumentError(f"folder is {folder}, but {folder.parent} is no folder; create it")
+        raise ArgumentError(f"folder is {folder}, but {folder.parent} is not a folder; create it")
     temporary = folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
     try:
         temporary.mkdir()
@@ -62,9 +61,9 @@ def export_folder(
 
 
 def own_file(folder_or_hub_id: str | Path) -> Path | None:
-    """The prior file in a folder, or in a repository of the Hub; None if the place is not ours.
+    """The prior file in a folder or a repository of the Hub; None if it is not in pnpcm's format.
 
-    Of a repository only ``config.json`` is fetched until it is known to be ours.
+    The weights of a repository are downloaded only if its ``config.json`` is pnpcm's.
     """
     folder = Path(folder_or_hub_id)
     if not folder.is_dir():
@@ -77,8 +76,8 @@ def own_file(folder_or_hub_id: str | Path) -> Path | None:
     for key in ("kind", "network", "options"):
         if header.get(key) != config.get(key):
             raise CheckpointError(
-                f"{folder / CONFIG} and {WEIGHTS} beside it disagree about {key!r}; "
-                "the weights file has everything inside: export it again"
+                f"{folder / CONFIG} and its {WEIGHTS} differ in {key!r}; "
+                "export the weights file again"
             )
     return folder / WEIGHTS
 
@@ -99,7 +98,7 @@ def model_readme(header: dict[str, Any], card: str) -> str:
 
 
 def plain_card(header: dict[str, Any]) -> str:
-    """A card for a prior that came without one: the words of its header, and how to load it."""
+    """A card for a prior without one: its header, and how to load it."""
     info = header.get("info", {})
     lines = [f"# {info.get('name', 'A prior for pnpcm')}", "", f"- **kind**: {header['kind']}"]
     for key, value in info.items():
@@ -117,7 +116,7 @@ def _write(file: Path, folder: Path, header: dict[str, Any], card: str) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)  # not its mode: safetensors files are private to their maker
+    shutil.copyfile(source, target)  # not its mode: safetensors files are readable by owner only
 
 
 def _is_own(folder: Path) -> bool:
@@ -125,7 +124,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """``config.json``; empty if there is none to read, which diffusers' reader then explains."""
+    """``config.json``; empty if it cannot be read (diffusers' reader then reports it)."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -134,17 +133,17 @@ def _config(folder: Path) -> dict[str, Any]:
 
 
 def _download(name: str, patterns: Sequence[str]) -> Path:
-    """The local copy of those files of a repository; fetched once, kept by huggingface_hub."""
+    """The local copy of files of a repository, downloaded and cached by huggingface_hub."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise MissingExtraError(
-            f'{name} is no local file, and the Hub needs huggingface_hub; pip install "pnpcm[hf]"'
+            f'{name} is not a local file; for the Hub run pip install "pnpcm[hf]"'
         ) from error
     try:
         return Path(snapshot_download(name, allow_patterns=list(patterns)))
     except Exception as error:  # no connection, no such repository, no permission, …
         raise CheckpointError(
-            f"{name} is no local file and cannot be had from the Hub ({error}); "
+            f"{name} is not a local file and cannot be downloaded from the Hub ({error}); "
             "download it elsewhere and give the folder"
         ) from error

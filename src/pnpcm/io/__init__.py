@@ -1,1 +1,1 @@
-"""Files in and out: atomic writes, pictures, photographs of any bit depth."""
+"""Image I/O: atomic writes, 8-bit images, photographs of 8 and 16 bits."""

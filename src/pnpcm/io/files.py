@@ -21,9 +21,9 @@ Picture = Image.Image
 
 
 def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write under another name and rename: a reader sees the old file or the new one."""
+    """Write to a temporary file and rename it, so that readers see the old or the new file."""
     if not path.parent.is_dir():
-        raise ArgumentError(f"path is {path}, but {path.parent} is no folder; create it first")
+        raise ArgumentError(f"path is {path}, but {path.parent} is not a folder; create it first")
     temporary = temporary_name(path)
     try:
         write(temporary)
@@ -33,12 +33,12 @@ def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """A name beside ``path`` that :func:`remove_leftovers` knows."""
+    """A temporary path in the same folder, which :func:`remove_leftovers` recognises."""
     return path.with_name(f".pnpcm-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete what runs that were killed left behind; that of running processes stays."""
+    """Delete temporary files of killed processes; those of running processes are kept."""
     for path in folder.glob(".pnpcm-*-*"):
         number = path.name.split("-")[1]
         if number.isdigit() and not _is_running(int(number)):
@@ -46,7 +46,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete a file or a folder, if it is there."""
+    """Delete a file or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -64,12 +64,12 @@ def _is_running(process: int) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, atomically."""
+    """Write a text file atomically."""
     write_atomically(path, lambda temporary: _write_text(temporary, text))
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON that a person can read, atomically."""
+    """Write indented JSON atomically."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -78,26 +78,26 @@ def _write_text(path: Path, text: str) -> None:
 
 
 def read_image(path: str | Path) -> Tensor:
-    """An 8-bit RGB picture as ``(1, 3, H, W)`` in [-1, 1]."""
+    """An 8-bit RGB image file as ``(1, 3, H, W)`` in [-1, 1]."""
     try:
         with Image.open(path) as picture:
             pixels = np.asarray(picture.convert("RGB"))
     except UnidentifiedImageError as error:
-        raise ArgumentError(f"{path} is not a picture that Pillow can read") from error
+        raise ArgumentError(f"{path} is not an image that Pillow can read") from error
     return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
 
 
 def to_picture(x: Tensor) -> Picture:
-    """An image ``(C, H, W)`` in [-1, 1], grey or RGB, as an 8-bit picture."""
+    """An image ``(C, H, W)`` in [-1, 1], grey or RGB, as an 8-bit Pillow image."""
     if x.ndim != 3 or x.shape[0] not in (1, 3):
-        raise ShapeError(f"x has shape {tuple(x.shape)}, a picture is (1 or 3, H, W)")
+        raise ShapeError(f"x has shape {tuple(x.shape)}, expected (1 or 3, H, W)")
     pixels = ((x.detach().cpu().float().clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
     array = pixels.permute(1, 2, 0).numpy()
     return Image.fromarray(array[..., 0] if x.shape[0] == 1 else array)
 
 
 def strip(panels: Sequence[tuple[str, Tensor]], *, side: int = 256) -> Picture:
-    """Images ``(C, H, W)`` side by side, each scaled to height ``side`` under its label."""
+    """Images ``(C, H, W)`` side by side, each resized to height ``side``, with its label above."""
     pictures = []
     for _, x in panels:
         picture = to_picture(x).convert("RGB")
@@ -115,7 +115,7 @@ def strip(panels: Sequence[tuple[str, Tensor]], *, side: int = 256) -> Picture:
 
 
 def stack(pictures: Sequence[Picture]) -> Picture:
-    """Pictures below one another on a white sheet."""
+    """Images stacked vertically on a white background."""
     width = max(p.width for p in pictures)
     sheet, top = Image.new("RGB", (width, sum(p.height for p in pictures)), "white"), 0
     for picture in pictures:
@@ -125,5 +125,5 @@ def stack(pictures: Sequence[Picture]) -> Picture:
 
 
 def save_picture(path: Path, picture: Picture) -> None:
-    """Write a picture, atomically."""
+    """Write a Pillow image atomically."""
     write_atomically(path, lambda temporary: picture.save(temporary))

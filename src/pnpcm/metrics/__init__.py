@@ -1,4 +1,4 @@
-"""How good an image is: PSNR, SSIM, LPIPS, noise estimates, denoising scores."""
+"""Image metrics: PSNR, SSIM, LPIPS, noise estimation, denoising scores."""
 
 from pnpcm.metrics.quality import psnr, ssim
 

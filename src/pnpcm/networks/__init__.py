@@ -1,4 +1,4 @@
-"""Bare networks F(x, c_noise): they know nothing of noise levels, ranges or solvers."""
+"""Networks F(x, c_noise), independent of noise levels, value ranges and solvers."""
 
 from pnpcm.networks.config import UNetConfig
 from pnpcm.networks.unet import UNet

@@ -1,7 +1,7 @@
 """Blocks of the U-Net: residual block, attention, resampling, embedding of a number.
 
 Attribute names and their order inside each ``Sequential`` are those of guided-diffusion
-(Dhariwal & Nichol 2021): they are the keys of published checkpoints and cannot be tidied.
+(Dhariwal & Nichol 2021), since they are the keys of published checkpoints.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 GROUPS = 32
 SILU_POWER = 0.3557
-"""E[silu(n)²] of a standard normal n: what a convolution behind a SiLU receives per channel."""
+"""E[silu(n)²] of a standard normal n: mean square per channel after a SiLU."""
 
 
 def sinusoids(c_noise: Tensor, width: int, max_period: float = 10000.0) -> Tensor:
@@ -28,7 +28,7 @@ def sinusoids(c_noise: Tensor, width: int, max_period: float = 10000.0) -> Tenso
 
 
 def widen(x: Tensor) -> Tensor:
-    """``x`` in float32 at least: half precision loses both c_noise = −1553.65 and a softmax."""
+    """``x`` in at least float32: half precision is too coarse for c_noise = −1553.65."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -37,7 +37,7 @@ def group_norm(channels: int, norm: bool) -> nn.Module:
 
 
 def zeroed(conv: nn.Conv2d) -> nn.Conv2d:
-    """Every residual branch ends in zeros, so that a new network starts as a chain of skips."""
+    """``conv`` with zero weights: a new network starts with zero residual branches."""
     for parameter in conv.parameters():
         nn.init.zeros_(parameter)
     return conv
@@ -46,10 +46,10 @@ def zeroed(conv: nn.Conv2d) -> nn.Conv2d:
 def keep_variance(conv: nn.Conv2d, *, power: float = 1.0) -> None:
     """Initialise so that the output has variance 1 if the inputs have mean square ``power``.
 
-    PyTorch's default divides the variance by 3 at each convolution. GroupNorm hides that; without
-    it the decoder's chain of 1×1 skips would fade to nothing before training begins.
+    PyTorch's default divides the variance by 3 at each convolution. GroupNorm compensates for it;
+    without norms the output of the decoder's 1×1 skips would vanish at the start of training.
     """
-    if conv.weight.is_meta:  # there torch would import its compiler, for seconds, to draw nothing
+    if conv.weight.is_meta:  # torch would import its compiler, for seconds, without need
         return
     fan_in = conv.weight[0].numel()
     nn.init.normal_(conv.weight, std=1 / math.sqrt(power * fan_in))
@@ -117,11 +117,11 @@ class ResBlock(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """x + proj(softmax(qᵀk/√d) v) over all pixels, computed in float32 at least.
+    """x + proj(softmax(qᵀk/√d) v) over all pixels, computed in at least float32.
 
     ``legacy``: the 3C channels of ``qkv`` are ordered head | q, k, v | channel (original
     guided-diffusion) instead of q, k, v | head | channel (consistency models). The wrong order
-    loads without complaint and gives wrong images.
+    loads without an error and gives wrong images.
     """
 
     def __init__(self, channels: int, *, head_channels: int, legacy: bool, norm: bool) -> None:
@@ -172,7 +172,7 @@ class Upsample(nn.Module):
 
 
 class Stage(nn.ModuleList):
-    """Layers in a row, of which only residual blocks hear the embedding."""
+    """A sequence of layers, of which only residual blocks take the embedding."""
 
     def forward(self, x: Tensor, emb: Tensor) -> Tensor:
         for layer in self:

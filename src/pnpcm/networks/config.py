@@ -1,4 +1,4 @@
-"""What a U-Net looks like, in numbers: guided-diffusion's words and a few of our own."""
+"""UNetConfig: architecture of a U-Net, with guided-diffusion's field names."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ DEFAULT_MULT: dict[int, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class UNetConfig(Config):
-    """Architecture of a :class:`UNet`, in guided-diffusion's words. Default: the 256-px network.
+    """Architecture of a :class:`UNet`, in guided-diffusion's names. Default: the 256-px network.
 
-    ``image_size=None``: any size. Attention sits where the downsampling factor is in
+    ``image_size=None``: any size. Attention is used where the downsampling factor is in
     ``attention_ds`` or, if that is None, equals ``image_size // resolution`` for one of
     ``attention_resolutions`` (None: 32, 16, 8; none without an image size). At 320 px the
-    divisions give 10, 20, 40: no level matches and only the middle attends, as in the authors'
-    MRI network. ``patch``: the network sees patch × patch pixels as channels. ``norm=False``
-    leaves out every GroupNorm; together with ``attention_ds=()`` and ``middle_attention=False``
-    no layer depends on the whole image, and tiles fit together.
+    divisions give 10, 20, 40: no level matches and only the middle has attention, as in the
+    authors' MRI network. ``patch``: patch × patch pixels are stacked as channels. ``norm=False``
+    omits every GroupNorm; together with ``attention_ds=()`` and ``middle_attention=False`` no
+    layer depends on the whole image, and tiling is exact.
     """
 
     image_size: int | None = 256
@@ -51,7 +51,7 @@ class UNetConfig(Config):
     def __post_init__(self) -> None:
         for name in ("channel_mult", "attention_resolutions", "attention_ds"):
             value = getattr(self, name)
-            if isinstance(value, list):  # JSON knows no tuples
+            if isinstance(value, list):  # JSON has no tuples
                 object.__setattr__(self, name, tuple(value))
             elif isinstance(value, int | float):
                 object.__setattr__(self, name, (value,))
@@ -67,7 +67,7 @@ class UNetConfig(Config):
 
     @property
     def attention_factors(self) -> tuple[int, ...]:
-        """Downsampling factors (before ``patch``) of the levels that attend."""
+        """Downsampling factors (before ``patch``) of the levels with attention."""
         if self.attention_ds is not None:
             wanted = set(self.attention_ds)
         elif self.image_size is None:
@@ -86,7 +86,7 @@ class UNetConfig(Config):
 
     @property
     def receptive_radius(self) -> int | None:
-        """No output depends on pixels farther away (in either axis); None: on all of them."""
+        """Largest distance (per axis) of pixels that an output depends on; None: unbounded."""
         return receptive_radius(self)
 
     def _check_numbers(self) -> None:
@@ -107,7 +107,7 @@ class UNetConfig(Config):
         if self.channel_mult is None and self.image_size not in DEFAULT_MULT:
             raise ArgumentError(
                 f"channel_mult must be given for image_size {self.image_size}; there are defaults "
-                "for 64, 128, 256, 512 only, and the 320-px MRI network uses (1, 1, 2, 2, 4, 4)"
+                "only for 64, 128, 256, 512, and the 320-px MRI network uses (1, 1, 2, 2, 4, 4)"
             )
         if self.channel_mult is not None and not self.channel_mult:
             raise ArgumentError("channel_mult is empty; give one multiplier per level, e.g. (1, 2)")
@@ -116,7 +116,7 @@ class UNetConfig(Config):
             raise ArgumentError(
                 f"model_channels × channel_mult must be multiples of {unit} and model_channels "
                 f"even, got {self.model_channels} and levels {self.channels}; "
-                "norm=False lifts the first condition"
+                "norm=False removes the first condition"
             )
         if self.image_size is not None and self.image_size % self.stride:
             raise ArgumentError(
@@ -144,8 +144,8 @@ class UNetConfig(Config):
         for channels in attending:
             if channels % self.num_head_channels:
                 raise ArgumentError(
-                    f"num_head_channels must divide the {channels} channels of each attending "
-                    f"level, got {self.num_head_channels}; choose a divisor of {channels}"
+                    f"num_head_channels must divide the {channels} channels of each level with "
+                    f"attention, got {self.num_head_channels}; choose a divisor of {channels}"
                 )
 
 
@@ -159,11 +159,11 @@ if TYPE_CHECKING:
 
 
 def receptive_radius(config: UNetConfig) -> int | None:
-    """No output depends on pixels farther away (in either axis), some do on pixels this far.
+    """Largest distance (in either axis) of pixels that an output depends on.
 
-    None: on all of them, through a GroupNorm or attention. The interval [low, high] of needed
-    pixels is followed from one output back to the input by the longest way, through the coarsest
-    level, once for each position of the output within the network's stride.
+    None: it depends on all pixels, through a GroupNorm or attention. The interval [low, high] of
+    needed pixels is traced from one output back to the input by the longest path, through the
+    coarsest level, for each position of the output within the network's stride.
     """
     if config.norm or config.middle_attention or config.attention_factors:
         return None

@@ -1,4 +1,4 @@
-"""A ControlNet: a trained copy of a U-Net's first half that steers the frozen whole by a hint."""
+"""ControlNet: a trained copy of a U-Net's encoder that conditions the frozen U-Net on a hint."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pnpcm.networks.unet import Encoder, UNet
 class ControlNet(Encoder):
     """From (x, c_noise, hint) to one control per skip of a U-Net, and one for its middle.
 
-    Embedding, encoder and middle like the U-Net's; the hint, an image like x, joins the first
-    convolution through a 3×3 one; each control leaves through a 1×1 convolution. All these extra
-    convolutions start as zeros, so that a new ControlNet changes nothing. Zhang et al. (2023); as
-    in CoSIGN, the hint has one convolution instead of eight.
+    Embedding, encoder and middle are as in the U-Net; the hint, an image like x, is added to the
+    first convolution through a 3×3 one; each control has a 1×1 convolution. These additional
+    convolutions start at zero, so that a new ControlNet has no effect. Zhang et al. (2023); as in
+    CoSIGN, the hint has one convolution instead of eight.
     """
 
     def __init__(self, config: UNetConfig) -> None:
         if config.num_classes is not None:
             raise ArgumentError(
-                f"num_classes is {config.num_classes}; a ControlNet serves networks without labels"
+                f"num_classes is {config.num_classes}; a ControlNet needs a network without labels"
             )
         super().__init__(config)
         channels, middle = self.skip_channels, self.skip_channels[-1]
@@ -37,7 +37,7 @@ class ControlNet(Encoder):
     @classmethod
     def beside(cls, network: UNet) -> Self:
         """A ControlNet with the weights of ``network``, on its device and in its dtype."""
-        with torch.device("meta"):  # no random numbers for weights about to be replaced
+        with torch.device("meta"):  # no random numbers for weights that are replaced
             control = cls(network.config)
         given, some = network.state_dict(), next(network.parameters())
         new = {
@@ -54,10 +54,10 @@ class ControlNet(Encoder):
 
 
 class ControlledUNet(nn.Module):
-    """F(x, c_noise, hint): a frozen U-Net whose decoder hears a ControlNet.
+    """F(x, c_noise, hint): a frozen U-Net whose decoder gets the outputs of a ControlNet.
 
-    The middle becomes middle + control, each skip skip + control. Nothing of the U-Net is
-    trained; gradients reach the ControlNet through its decoder.
+    The middle becomes middle + control, each skip skip + control. The U-Net is not trained;
+    gradients reach the ControlNet through its decoder.
     """
 
     def __init__(self, network: UNet, control: ControlNet) -> None:
@@ -71,12 +71,12 @@ class ControlledUNet(nn.Module):
             alone: Tensor = self.frozen(x, c_noise)
             return alone
         skip_controls, middle_control = self.control(x, c_noise, hint)
-        skips, middle, emb = self.frozen.encode(x, c_noise)  # in training autograd keeps none of it
+        skips, middle, emb = self.frozen.encode(x, c_noise)  # in training without a graph
         skips = [skip + control for skip, control in zip(skips, skip_controls, strict=True)]
         return self.frozen.decode(skips, middle + middle_control, emb)
 
     def train(self, mode: bool = True) -> Self:
-        """The frozen part has no training mode: no dropout there."""
+        """Set the mode of the ControlNet; the frozen part stays in evaluation mode."""
         super().train(mode)
         self.frozen.eval()
         return self

@@ -1,4 +1,4 @@
-"""Read an architecture off its weights: names and shapes of a guided-diffusion state dict."""
+"""Inference of an architecture from the names and shapes of a guided-diffusion state dict."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pnpcm.networks.config import DEFAULT_MULT, UNetConfig
 def infer_config(state_dict: Mapping[str, Tensor], *, num_head_channels: int = 64) -> UNetConfig:
     """The architecture that a guided-diffusion state dict belongs to.
 
-    Channels per head leave no trace in the shapes and must be known. The image size is a guess
-    from the multipliers (320 for the paper's two-channel network), None where there is none.
+    Channels per head do not show in the shapes and must be given. The image size is inferred from
+    the multipliers (320 for the paper's two-channel network), None if they match no known size.
     """
     try:
         return _infer(state_dict, num_head_channels)
@@ -28,7 +28,7 @@ def infer_config(state_dict: Mapping[str, Tensor], *, num_head_channels: int = 6
 def _infer(state: Mapping[str, Tensor], num_head_channels: int) -> UNetConfig:
     model_channels = state["time_embed.0.weight"].shape[1]
     entries = len({name.split(".")[1] for name in state if name.startswith("output_blocks.")})
-    # the last decoder entry of each level but the finest holds the way up, behind any attention
+    # the last decoder entry of each level but the finest has the upsampling, after any attention
     ups = [
         (i, k)
         for i in range(entries)

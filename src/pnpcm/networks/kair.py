@@ -2,8 +2,8 @@
 
 Parameter names and shapes are those of the published ``.pth`` files (Kai Zhang, MIT licence), so
 that these load strictly. A network is a function of an image and of σ, one number per image on the
-same [0, 1] scale, and pads nothing: sides are multiples of its ``stride``. The published code pads
-by replication, which ``padding`` tells to the prior around it.
+same [0, 1] scale, without padding: sides must be multiples of its ``stride``. ``padding`` is the
+padding of the published code, replication, which the prior applies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DenoiserConfig(Config):
             raise ArgumentError(
                 f"architecture must be one of {', '.join(ARCHITECTURES)}, got {self.architecture!r}"
             )
-        object.__setattr__(self, "widths", tuple(self.widths))  # JSON knows no tuples
+        object.__setattr__(self, "widths", tuple(self.widths))  # JSON has no tuples
         chain = self.architecture != "drunet"
         if len(self.widths) != (1 if chain else 4):
             raise ArgumentError(
@@ -54,7 +54,7 @@ class DenoiserConfig(Config):
             ("depth", (self.depth,), 2 if chain else 1),
         ):
             if any(not isinstance(v, int) or isinstance(v, bool) or v < least for v in values):
-                raise ArgumentError(f"{name} must be integers from {least} on, got {values}")
+                raise ArgumentError(f"{name} must be integers ≥ {least}, got {values}")
 
     @property
     def image_size(self) -> None:
@@ -68,7 +68,7 @@ class DenoiserConfig(Config):
 
     @property
     def receptive_radius(self) -> int:
-        """No output depends on pixels farther away (in either axis)."""
+        """Largest distance (in either axis) of pixels that an output depends on."""
         if self.architecture != "drunet":
             return self.depth * self.stride + self.stride - 1
         reach, radius = 2 * self.depth, 0  # of the blocks of one level
@@ -84,7 +84,7 @@ class DenoiserConfig(Config):
 
 
 class Denoiser(nn.Module):
-    """What the three share: ``network(x, sigma)`` and the attributes that a prior reads."""
+    """Base class of the three: ``network(x, sigma)`` and the attributes that a prior reads."""
 
     padding = "replicate"
 

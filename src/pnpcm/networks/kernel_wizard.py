@@ -1,8 +1,8 @@
-"""A network that blurs a sharp image the way a code describes (blur-kernel-space-exploring).
+"""KernelWizard: a network that blurs an image as a code specifies (blur-kernel-space-exploring).
 
 The parts and their names are those of the published checkpoints (Tran et al., Explore Image
 Deblurring via Encoded Blur Kernel Space, CVPR 2021), so that these load strictly. Blurring
-uses the three parts of the drawing; the fourth, the kernel extractor, reads a code off a pair.
+uses the three parts below; the fourth, the kernel extractor, computes a code from an image pair.
 
     features ──▶ adapter(·, code) ──▶ reconstruction ──▶ + image
 """
@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from pnpcm.errors import CheckpointError
 
 REDUCTION = 128
-"""An image side over the side of its code: 4 by the features, 32 by the adapter's five levels."""
+"""Ratio of image side to code side: 4 by the features, 32 by the adapter's five levels."""
 
 
 class KernelWizard(nn.Module):
     r"""G(v, κ) = v + R(U(E(v), κ)) for images v in [0, 1].
 
     The code κ is ``(B, 8 width, H/128, W/128)``.
-    E halves the image twice, U is a U-Net whose innermost map is joined by κ, R doubles twice.
-    The published network has ``width`` 64. No layer looks across the batch or at statistics.
+    E halves the size twice, U is a U-Net with κ concatenated at its innermost level, R doubles the
+    size twice. The published network has ``width`` 64. No layer uses batch or image statistics.
     """
 
     def __init__(self, width: int = 64, *, channels: int = 3) -> None:
@@ -82,7 +82,7 @@ class KernelWizard(nn.Module):
                 "feature_extractor.0.weight (3×3 convolution); give GOPRO_wVAE.pth of "
                 "blur-kernel-space-exploring"
             )
-        with torch.device("meta"):  # the tensors of the file become the weights: no second copy
+        with torch.device("meta"):  # the tensors of the file become the weights, without a copy
             network = cls(first.shape[0], channels=first.shape[1])
         try:
             network.load_state_dict(state, strict=True, assign=True)
@@ -123,7 +123,7 @@ class _Adapter(nn.Module):
 
 
 class _Level(nn.Module):
-    """One level: [ up(inside(down a), code), a ] with a = leaky(x); the innermost meets κ."""
+    """One level: [ up(inside(down a), code), a ] with a = leaky(x); the innermost level takes κ."""
 
     def __init__(self, outer: int, inner: int, submodule: _Level | None) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class _Level(nn.Module):
 
 
 class _Outermost(nn.Module):
-    """The level around all others: no activation before it, no skip, tanh after it."""
+    """The outermost level: no activation before it, no skip, tanh after it."""
 
     def __init__(self, width: int, submodule: _Level) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class _Extractor(nn.Module):
         for level in range(5):
             inputs, outputs = (min(2**n * width, top) for n in (level, level + 1))
             down = nn.Conv2d(inputs, outputs, 3, stride=2, padding=1, bias=False)
-            # the checkpoints count a normalisation that does nothing
+            # the checkpoints number a normalisation that has no effect
             layers += [down, nn.Identity(), nn.ReLU()]
         self.model = nn.Sequential(*layers, *(_ExtractorResidual(top) for _ in range(4)))
 
@@ -199,12 +199,12 @@ def _conv(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
 
 
 def _read_state(path: Path) -> dict[str, Tensor]:
-    """Name → tensor of a checkpoint, without the prefix that multi-GPU training leaves."""
+    """Name → tensor of a checkpoint, without the prefix of multi-GPU training."""
     try:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
-        raise  # a missing file says so itself
-    except Exception as error:  # torch.load raises whatever its unpickler or zip reader raises
+        raise  # its message is clear
+    except Exception as error:  # torch.load passes on errors of its unpickler and zip reader
         raise CheckpointError(
             f"path is {str(path)!r}, expected a file of tensors written by torch.save; "
             f"reading it failed: {error}"

@@ -1,4 +1,4 @@
-"""One U-Net with options: the guided-diffusion family, and lean variants of it.
+"""U-Net of the guided-diffusion family, with options for smaller variants.
 
 With the default options its state dict has the names and shapes of the ``.pt`` files of
 guided-diffusion, of OpenAI's consistency models and of the PnP-CM authors.
@@ -65,9 +65,9 @@ class Encoder(nn.Module):
     def encode(
         self, x: Tensor, c_noise: Tensor, labels: Tensor | None = None, added: Tensor | None = None
     ) -> tuple[list[Tensor], Tensor, Tensor]:
-        """What each encoder block gives (the skips), what the middle gives, and the embedding.
+        """The outputs of the encoder blocks (the skips) and of the middle, and the embedding.
 
-        ``added`` joins what the first convolution gives.
+        ``added`` is added to the output of the first convolution.
         """
         self._check(x, c_noise, labels)
         emb = self.time_embed(sinusoids(c_noise, self.config.model_channels).to(x.dtype))
@@ -119,7 +119,7 @@ class Encoder(nn.Module):
         ):
             raise ShapeError(
                 f"x has shape {tuple(x.shape)}, this network takes (B, {self.in_channels}, H, W) "
-                f"with sides in multiples of {self.stride}; a prior around it pads by itself"
+                f"with sides in multiples of {self.stride}; a prior with this network pads them"
             )
         if c_noise.shape != x.shape[:1]:
             raise ShapeError(
@@ -136,7 +136,7 @@ class Encoder(nn.Module):
 
 
 class UNet(Encoder):
-    """F(x, c_noise) → as many pixels as ``x``, ``out_channels`` of them. ``c_noise``: ``(B,)``.
+    """F(x, c_noise), of the size of ``x`` with ``out_channels`` channels. ``c_noise``: ``(B,)``.
 
     Encoder, middle, decoder with concatenated skips. Dhariwal & Nichol (2021).
     """
@@ -161,7 +161,7 @@ class UNet(Encoder):
         return self.decode(*self.encode(x, c_noise, labels))
 
     def decode(self, skips: list[Tensor], h: Tensor, emb: Tensor) -> Tensor:
-        """From what the encoder gave to the output; takes the ``skips`` from their list."""
+        """The output from the results of the encoder; removes the ``skips`` from their list."""
         for stage in self.output_blocks:
             h = stage(torch.cat([h, skips.pop()], dim=1), emb)
         out: Tensor = self.out(h)

@@ -1,4 +1,4 @@
-"""Forward models. Adding one: a file with a class that has ``example``, and a line in the table."""
+"""Forward models. To add one: a file with a class that has ``example``, a row of ``OPERATORS``."""
 
 from pnpcm.operators.base import DecomposableOperator, LinearOperatorBase, OperatorBase
 from pnpcm.operators.blur import Blur

@@ -1,12 +1,12 @@
-"""Base classes that save work. The contract is ``core.Operator``, not these.
+"""Base classes of operators. Their use is optional: solvers only need ``core.Operator``.
 
 ``OperatorBase``           any differentiable forward model
 ``LinearOperatorBase``     adds adjoint, prox, pseudo-inverse, conditional draws, by per-image CG
 ``DecomposableOperator``   the same in closed form from A = U S Vᵀ
 
-Public methods check shapes and wrap; ``_A``, ``_A_adjoint`` and friends hold only mathematics.
-Operators are stateless: calling one changes neither it nor its arguments. They follow the dtype
-and device of what they are given; ``.to()`` moves their constants.
+Public methods check shapes; ``_A``, ``_A_adjoint`` and the other private methods contain only the
+mathematics. Operators are stateless: a call changes neither the operator nor its arguments. They
+use the dtype and device of their input; ``.to()`` moves their constants.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pnpcm.rng import per_image, randn_like
 
 
 class OperatorBase(Constants, ABC):
-    """Forward model ``y = A(x)`` of ours: knows its shapes, noise and measurement."""
+    """Forward model ``y = A(x)`` with its shapes, noise and measurement."""
 
     linear = False
-    noise_model = None  # deepinv's word; our noise is added by ``measure``, nowhere else
-    image_shape: tuple[int, ...] | None = None  # (C, H, W) where the operator fixes it
+    noise_model = None  # attribute of deepinv; here noise is added only by ``measure``
+    image_shape: tuple[int, ...] | None = None  # (C, H, W) if the operator is for one shape
 
     def __repr__(self) -> str:
         size = "" if self.image_shape is None else "×".join(map(str, self.image_shape))
@@ -42,7 +42,7 @@ class OperatorBase(Constants, ABC):
     def example(
         cls, generator: torch.Generator, *, batch: int = 1, size: tuple[int, int] = (16, 20)
     ) -> tuple[OperatorBase, Tensor]:
-        """A small operator and an image for it, about ``size``: what the laws are tested on."""
+        """A small operator and images of about ``size``, on which the laws are tested."""
 
     # forward -----------------------------------------------------------------------------------
     @abstractmethod
@@ -57,7 +57,7 @@ class OperatorBase(Constants, ABC):
         return self.A(x)
 
     def acquire(self, x: Tensor) -> Tensor:
-        """What the instrument gives without noise: ``A(x)`` unless a real codec stands there."""
+        """The measurement without noise: ``A(x)``, or the output of a real codec."""
         return self.A(x)
 
     def A_vjp(self, x: Tensor, v: Tensor) -> Tensor:
@@ -74,25 +74,25 @@ class OperatorBase(Constants, ABC):
         return (y.shape[0], *(self.image_shape or y.shape[1:]))
 
     def n_measured(self, y: Tensor) -> int:
-        """How many real numbers of ``y`` carry data (and noise): E‖noise‖² = noise_std² · this."""
+        """Number m of measured real values in ``y``: E‖noise‖² = noise_std² m."""
         return y.numel() * (2 if y.is_complex() else 1)
 
     def noise_like(self, y: Tensor, generator: Generators | None) -> Tensor:
         """Standard normal noise where A measures, zero elsewhere."""
         return randn_like(y, generator)
 
-    # how a reconstruction treats it ----------------------------------------------------------
+    # defaults of a reconstruction ------------------------------------------------------------
     def traits(self, noise_std: float) -> Traits:
-        """How to solve for it where the user does not say, given the noise on y."""
+        """Default data step, start and steps of a reconstruction, for this noise on y."""
         return Traits(data_step=PROX if self.linear else lbfgs())
 
     @property
     def preset_options(self) -> dict[str, Any]:
-        """What a preset fixes about the operator; presets with equal options fit exactly."""
+        """The options that presets are matched by."""
         return {}
 
     def misfit(self, x: Tensor, y: Tensor, noise_std: float) -> Misfit:
-        """How far A(x) is from y, and how far noise alone would put it."""
+        """The distance of A(x) from y, and the distance expected from noise alone."""
         return usual_misfit(self, x, y, noise_std, self.n_measured(y))
 
     def _check_x(self, x: Tensor, name: str = "x") -> None:
@@ -109,9 +109,9 @@ class OperatorBase(Constants, ABC):
 
 
 class LinearOperatorBase(OperatorBase):
-    """Linear forward model: give ``_A`` and ``_A_adjoint``, get the rest by CG.
+    """Linear forward model: subclasses give ``_A`` and ``_A_adjoint``, the rest is solved by CG.
 
-    CG runs to a relative residual of 1e-7 (float32) or 1e-11 (float64), ``max_iter`` at most.
+    CG stops at a relative residual of 1e-7 (float32) or 1e-11 (float64), or after ``max_iter``.
     """
 
     linear = True
@@ -152,7 +152,7 @@ class LinearOperatorBase(OperatorBase):
         return self._prox_l2(z, y, check_positive("gamma", gamma, z))
 
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
-        """x = z + d with (γAᵀA + 1) d = γAᵀ(y − Az): what is solved for is small near the end."""
+        """x = z + d with (γAᵀA + 1) d = γAᵀ(y − Az): d is small in late iterations."""
         b = gamma * self._A_adjoint(y - self._A(z))
         return z + self._solve_normal(b, gamma)
 
@@ -185,7 +185,7 @@ class LinearOperatorBase(OperatorBase):
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
         """CG on the least-squares side, (AᵀA + reg) x = Aᵀy: the same x, and image-sized.
 
-        Singular values that the squared system cannot tell from rounding count as zero.
+        Singular values below the rounding of the squared system are treated as zero.
         """
         return cg(
             lambda p: self.A_adjoint_A(p) + reg * p,
@@ -200,7 +200,7 @@ class LinearOperatorBase(OperatorBase):
     ) -> Tensor:
         r"""A draw from the density ∝ exp(−‖Az−y‖²/2 noise_std² − ‖z−v‖²/2 eta²).
 
-        Perturb and solve: the prox of noisy v and noisy y with γ = eta²/noise_std² has this law.
+        Perturb and solve: the prox of noisy v and noisy y with γ = eta²/noise_std² is such a draw.
         """
         self._check_pair(v, y, "v")
         check_positive("noise_std", noise_std, v)
@@ -233,8 +233,9 @@ class DecomposableOperator(LinearOperatorBase):
     r"""Linear operator with a known decomposition A = U S Vᵀ, everything in closed form.
 
     ``V`` may be thin: with orthonormal columns, f(AᵀA) = f(0) + V [f(S²) − f(0)] Vᵀ for any f.
-    Subclasses give ``U``, ``U_adjoint``, ``V``, ``V_adjoint`` and ``singular_values``; one that
-    knows its decomposition only for some arguments sets ``decomposed`` and has CG otherwise.
+    Subclasses give ``U``, ``U_adjoint``, ``V``, ``V_adjoint`` and ``singular_values``; if the
+    decomposition is known only for some arguments, they override ``decomposed``; CG is used
+    otherwise.
     """
 
     @property
@@ -282,7 +283,7 @@ class DecomposableOperator(LinearOperatorBase):
         return self.U_adjoint(y - self._A(z))
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
-        """V [S/(S² + reg)] Uᵀ y, values below rounding counted as zero."""
+        """V [S/(S² + reg)] Uᵀ y, with singular values below rounding treated as zero."""
         if not self.decomposed:
             return super()._A_dagger(y, reg)
         s = self._like("singular_values", y)

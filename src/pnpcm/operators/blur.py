@@ -1,4 +1,4 @@
-"""Blur: convolution with any kernel, under three boundaries, solved the fastest exact way."""
+"""Blur: convolution with any kernel and three boundaries; exact prox by FFT, DCT, SVD or CG."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from pnpcm.transforms import (
 )
 
 DIRECT_TAPS = 32
-"""A kernel of more taps (height + width where separable) is applied by FFT, which wins there."""
+"""Kernels of more taps (height + width if separable) are applied by FFT, which is then faster."""
 
 PLANES_AT_ONCE = 1 << 22
-"""Values of the channels that are solved together; large images go channel by channel."""
+"""Number of values solved together; larger images are solved channel by channel."""
 
 
 class Blur(DecomposableOperator):
@@ -40,13 +40,13 @@ class Blur(DecomposableOperator):
 
     .. math:: y[i] = \sum_j k[j]\, x[i + c - j], \qquad c = \text{side} \,//\, 2
 
-    as ``scipy.ndimage.convolve``; the kernel need not sum to 1. Beyond the image stand zeros
+    as ``scipy.ndimage.convolve``; the kernel need not sum to 1. The image is continued by zeros
     (``"zero"``), the opposite side (``"circular"``) or the half-sample mirror (``"reflect"``).
 
-    ``prox_l2`` is closed where a basis is known: Fourier for circular; cosines for reflect with
+    ``prox_l2`` is closed if a basis is known: Fourier for circular; cosines for reflect with
     a kernel even in both axes; singular vectors of the 1-D factors for separable kernels on
-    sides up to 512. Otherwise it is CG, preconditioned by the circular blur. Each channel is a
-    problem of its own.
+    sides up to 512. Otherwise it is CG, preconditioned by the circular blur. Channels are solved
+    separately.
     """
 
     image_shape: tuple[int, int, int]
@@ -77,10 +77,10 @@ class Blur(DecomposableOperator):
         if factors is not None:
             self.column, self.row = factors
             passes = [self.column[:, None], self.row[None, :]]
-        self.passes = [taps.flip(0, 1).tolist() for taps in passes]  # flipped: they correlate
+        self.passes = [taps.flip(0, 1).tolist() for taps in passes]  # flipped for correlation
         self.direct = sum(int(taps.count_nonzero()) for taps in passes) <= DIRECT_TAPS
         self.planar = True
-        """Whether all channels share one blur, so that each can be solved alone."""
+        """Whether all channels have the same blur, so that each can be solved alone."""
         self._basis: Basis | None = None
 
     @classmethod
@@ -113,7 +113,7 @@ class Blur(DecomposableOperator):
 
     @property
     def _spectrum(self) -> Tensor:
-        """Of the kernel with its last tap at the origin: what is valid begins at index 0."""
+        """Spectrum of the kernel with its last tap at the origin: valid values begin at index 0."""
         canvas = self.kernel.new_zeros(self.fast_size)
         canvas[: self.kernel.shape[0], : self.kernel.shape[1]] = self.kernel
         shift = [1 - side for side in self.kernel.shape]
@@ -121,7 +121,7 @@ class Blur(DecomposableOperator):
         return spectrum
 
     def _filter(self, x: Tensor, spectrum: Tensor, size: Sequence[int]) -> Tensor:
-        """Multiply by ``spectrum``; the first ``size`` values are not touched by wrapping."""
+        """``x`` multiplied by ``spectrum``; the first ``size`` values have no wrap-around."""
         c = torch.fft.rfft2(x, s=self.fast_size).mul_(spectrum)
         full: Tensor = torch.fft.irfft2(c, s=self.fast_size)
         return full[..., : size[0], : size[1]].contiguous()
@@ -139,9 +139,9 @@ class Blur(DecomposableOperator):
 
     @property
     def basis(self) -> Basis:
-        """The basis, built when first asked for and then kept."""
+        """The basis, built at the first use and cached."""
         if self._basis is None:
-            with torch.inference_mode(False):  # what is kept must serve autograd later
+            with torch.inference_mode(False):  # cached: must also be usable with autograd
                 self._basis = self._build_basis()
         return self._basis
 
@@ -178,7 +178,7 @@ class Blur(DecomposableOperator):
         return self.basis.V_adjoint(x)
 
     def _residual_coefficients(self, z: Tensor, y: Tensor) -> Tensor:
-        """Uᵀ(y − Az), as Uᵀy − S Vᵀz where A itself costs transforms."""
+        """Uᵀ(y − Az), as Uᵀy − S Vᵀz if A itself needs transforms."""
         if self.direct:
             return super()._residual_coefficients(z, y)
         return self.U_adjoint(y) - self._like("singular_values", z) * self.V_adjoint(z)
@@ -212,14 +212,14 @@ class Blur(DecomposableOperator):
 def each_plane(
     prox: Callable[[Tensor, Tensor, Gamma], Tensor], z: Tensor, y: Tensor, gamma: Gamma
 ) -> Tensor:
-    """``prox(z, y, gamma)`` with every channel as an image ``(1, H, W)``, a few at a time."""
+    """``prox(z, y, gamma)`` with each channel as an image ``(1, H, W)``, a few at a time."""
     z_planes, y_planes = z.reshape(-1, 1, *z.shape[2:]), y.reshape(-1, 1, *y.shape[2:])
     x = torch.empty_like(z_planes)
     at_once = max(1, PLANES_AT_ONCE // z[0, 0].numel())
     for start in range(0, len(x), at_once):
         part = slice(start, start + at_once)
         weight = gamma
-        if isinstance(gamma, Tensor):  # one number per image, of which a plane takes its own
+        if isinstance(gamma, Tensor):  # one number per image, repeated for its planes
             weight = gamma.repeat_interleave(z.shape[1], 0)[part]
         x[part] = prox(z_planes[part], y_planes[part], weight)
     return x.reshape(z.shape)
@@ -241,7 +241,7 @@ def _check_kernel(kernel: Tensor, image_shape: tuple[int, int, int]) -> Tensor:
 
 
 def _factors(kernel: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Column and row with kernel = column · rowᵀ, or None where the rank is above one."""
+    """Column and row with kernel = column · rowᵀ, or None if the rank is above one."""
     U, s, Vh = torch.linalg.svd(kernel)
     if s.numel() > 1 and float(s[1]) > 1e-7 * float(s[0]):
         return None

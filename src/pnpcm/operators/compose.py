@@ -23,9 +23,9 @@ from pnpcm.operators.superresolution import SuperResolution
 class Compose(OperatorBase):
     """``Compose(outer, …, inner)``: A(x) = outer(… inner(x)), applied right to left.
 
-    Of linear operators it is linear itself (adjoint, prox by CG; masks after a blur or a
-    reduction are solved on the missing measurements alone); noise falls where the outermost one
-    measures.
+    A composition of linear operators is linear (adjoint, prox by CG; masks after a blur or a
+    reduction are solved for the missing measurements only). Noise is added where the outermost
+    operator measures.
 
     >>> operator = Compose(Inpainting(mask), GaussianBlur((3, 64, 64)))    # mask after blur
     """
@@ -91,8 +91,8 @@ class Compose(OperatorBase):
 class LinearCompose(Compose, LinearOperatorBase):
     r"""A composition of linear operators.
 
-    Masks M (crops, inpainting) after an operator A = U S Vᵀ with known decomposition leave some
-    of its measurements missing. The prox knows them, they are what its result predicts:
+    Masks M (crops, inpainting) after an operator A = U S Vᵀ with known decomposition remove some
+    of its measurements. In the prox these equal the prediction of its result:
 
     .. math::
         x = z + \gamma A^T w, \qquad w = (1 + \gamma A A^T)^{-1} (M^T (y - M A z) + e)
@@ -101,7 +101,7 @@ class LinearCompose(Compose, LinearOperatorBase):
 
     .. math:: E\,(1 + \gamma A A^T)^{-1} E^T e = -E\,(1 + \gamma A A^T)^{-1} M^T (y - M A z)
 
-    preconditioned by E (1 + γAAᵀ) Eᵀ. For a crop E is the border, and a few iterations do.
+    preconditioned by E (1 + γAAᵀ) Eᵀ. For a crop E is the border, and few iterations are needed.
     Source: Reeves, Fast image restoration without boundary artifacts (IEEE TIP 2005).
     """
 
@@ -123,7 +123,7 @@ class LinearCompose(Compose, LinearOperatorBase):
         return solve(z, y, gamma)
 
     def _complete(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
-        """The prox by the missing measurements; the names are those of the class's equations."""
+        """The prox by the missing measurements, in the symbols of the class docstring."""
         *masks, inner = cast(tuple[Any, ...], self.operators)
         s = inner._like("singular_values", z)
         damping = 1 + gamma * s**2
@@ -157,7 +157,7 @@ def _is_square(op: OperatorBase) -> bool:
 
 
 def _is_planar(op: OperatorBase) -> bool:
-    """Whether the operator treats every channel of every image in the same way, and alone."""
+    """Whether the operator treats all channels of all images equally and independently."""
     if isinstance(op, Inpainting):
         return op.mask.shape[:2] == (1, 1)
     return isinstance(op, Crop) or (isinstance(op, Blur) and op.planar)

@@ -1,4 +1,4 @@
-"""Constants of operators: tensors that follow the dtype and device of what they act on."""
+"""Constant tensors of operators, cast to the dtype and device of the input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pnpcm.errors import ArgumentError
 
 
 class Constants:
-    """Holder of constant tensors that follow the dtype and device of what they act on."""
+    """Base class with constant tensors that are cast to the dtype and device of the input."""
 
     def __init__(self) -> None:
         self._copies: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
@@ -33,17 +33,17 @@ class Constants:
         return moved
 
     def _like(self, name: str, x: Tensor) -> Tensor:
-        """The constant ``self.name`` in the dtype and on the device of ``x`` (kept for later)."""
+        """The constant ``self.name`` in the dtype and on the device of ``x``, cached."""
         key = (name, x.dtype, x.device)
         if key not in self._copies:
             real = x.real.dtype if x.is_complex() else x.dtype
-            with torch.inference_mode(False):  # what is kept must serve autograd later
+            with torch.inference_mode(False):  # cached: must also be usable with autograd
                 self._copies[key] = _move(getattr(self, name), real, x.device)
         return self._copies[key]
 
 
 def as_constant(name: str, value: object) -> Tensor:
-    """A tensor of the caller's (or an array, or nested lists) as our own copy."""
+    """A copy of a tensor, an array or nested lists as a tensor."""
     try:
         return torch.as_tensor(value).detach().resolve_conj().clone()
     except (TypeError, ValueError, RuntimeError) as error:
@@ -53,7 +53,7 @@ def as_constant(name: str, value: object) -> Tensor:
 
 
 def _move(value: Tensor, dtype: torch.dtype | None, device: torch.device | None) -> Tensor:
-    """Move a constant; a complex one takes the complex partner of the real ``dtype``."""
+    """A constant moved to ``dtype`` and ``device``; complex ones to the complex ``dtype``."""
     if dtype is not None and value.is_complex():
         dtype = dtype.to_complex()
     return value.to(device=device, dtype=dtype)

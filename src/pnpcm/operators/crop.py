@@ -1,4 +1,4 @@
-"""Crop: the camera sees the middle of a larger scene."""
+"""Crop: the measurement is the centre of a larger image."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Margins = tuple[int, int, int, int]
 
 
 class Crop(DecomposableOperator):
-    """Cut ``margins`` (left, right, top, bottom) off an image ``(C, H, W)``.
+    """Remove ``margins`` (left, right, top, bottom) from an image ``(C, H, W)``.
 
-    After a blur it leaves the borders unknown rather than assumed, which is what a photograph
-    needs; :func:`canvas_for` says how large the scene must be:
+    After a blur the borders are then unknown instead of assumed, as in a photograph;
+    :func:`canvas_for` gives the size of the larger image:
 
     >>> canvas, margins = canvas_for(kernel, (3, 480, 640))
     >>> operator = Compose(Crop(canvas, margins), Blur(kernel, canvas, boundary="circular"))
@@ -84,10 +84,10 @@ class Crop(DecomposableOperator):
 def canvas_for(
     kernel: Tensor, image_shape: tuple[int, int, int]
 ) -> tuple[tuple[int, int, int], Margins]:
-    """Shape of the scene behind a blurred photograph of ``image_shape``, and its margins.
+    """Shape of the padded image of a blurred photograph of ``image_shape``, and its margins.
 
-    Every pixel that the photograph looks at lies on the canvas, so that no side wraps around to
-    the other; right and bottom margins grow further, to lengths that the FFT likes.
+    It contains every pixel that the photograph depends on, so that no side wraps around to the
+    other; right and bottom margins are increased to fast lengths of the FFT.
     """
     if kernel.ndim != 2 or kernel.numel() == 0:
         raise ShapeError(f"kernel has shape {tuple(kernel.shape)}, expected (height, width)")

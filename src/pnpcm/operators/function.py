@@ -18,7 +18,7 @@ class FunctionOperator(OperatorBase):
     """``A(x) = function(x)`` for images ``image_shape`` = (C, H, W).
 
     ``function`` takes a batch and treats its images independently. With ``linear=True`` the
-    adjoint comes from autograd (or from ``adjoint``, where given) and the prox from CG;
+    adjoint is computed by autograd (or by ``adjoint``, if given) and the prox by CG;
     otherwise use ``PnPCMConfig(data_step=GradientStep(…))``.
 
     >>> operator = FunctionOperator(lambda x: x.cumsum(-1), (3, 64, 64), linear=True)
@@ -86,7 +86,7 @@ class LinearFunctionOperator(FunctionOperator, LinearOperatorBase):
             ) from error
 
     def _check_y(self, y: Tensor) -> None:
-        """Any shape may come out of a function; autograd checks it."""
+        """No check: a function may return any shape, which autograd checks."""
 
 
 def _neighbour_differences(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gaussian blur with zero borders, true or as the authors' code has it."""
+"""Gaussian blur with zero boundary, exact or as in the authors' released code."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pnpcm.operators.kernels import gaussian_kernel
 
 
 class GaussianBlur(Blur):
-    r"""Separable Gaussian blur with zero borders; the paper's default is 5×5 with σ = 10.
+    r"""Separable Gaussian blur with zero boundary; the paper's default is 5×5 with σ = 10.
 
     ``reference=True`` is the operator of the authors' released code, inherited from DDRM: 1-D
     singular values below 0.03 are set to zero, and the sorted 2-D values are *tiled* over the
     channels instead of repeated, so that the component of rank r in channel c gets the value of
     rank (C r + c) mod HW. Published "Gaussian deblurring" numbers of PnP-CM and CM4IR belong to
-    that operator; it is not a blur (12 % off on the test image). The default is the true one.
+    that operator; it is not a blur (12 % off on the test image). The default is the exact blur.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ class Inpainting(DecomposableOperator):
     def random(
         cls, size: tuple[int, int], *, missing: float = 0.7, generator: Generators
     ) -> Inpainting:
-        """Mask that drops each pixel with probability ``missing``, the same for all channels.
+        """Inpainting that drops each pixel with probability ``missing``, for all channels alike.
 
         One generator: one mask for every image; a sequence of them: one mask per image.
         """
@@ -74,7 +74,7 @@ class Inpainting(DecomposableOperator):
 
     @property
     def is_identity(self) -> bool:
-        """Whether every pixel is kept: y is the image and noise."""
+        """Whether every pixel is kept, so that y is the image with additive noise."""
         return bool(self.mask.all())
 
     @property
@@ -117,7 +117,7 @@ class Inpainting(DecomposableOperator):
         return self._like("mask", y) * randn_like(y, generator)
 
     def x_start(self, y: Tensor) -> Tensor:
-        """Where a solver begins: missing pixels filled with medians of their neighbours."""
+        """The start of a solver: y with missing pixels replaced by medians of their neighbours."""
         self._check_y(y)
         return median_fill(y, self.mask.to(y.device))
 
@@ -136,12 +136,11 @@ class Inpainting(DecomposableOperator):
 
 
 def median_fill(y: Tensor, mask: Tensor, *, chunk: int = 1 << 19) -> Tensor:
-    """Fill missing pixels with the median of the known ones around them.
+    """``y`` with missing pixels replaced by the median of the known ones around them.
 
-    Pass w = 2, 3, … looks at (2w+1)² windows of the image as it was before the pass; of an even
-    number of values the lower middle one counts. Ends when nothing is missing; a plane without a
-    known pixel becomes 0. Works on the missing pixels of many small planes or of one large plane
-    at once, ``chunk`` at a time.
+    Pass w = 2, 3, … uses (2w+1)² windows of the image before the pass; the median of an even
+    number of values is the lower middle one. Ends when no pixel is missing; a plane without a
+    known pixel becomes 0. Processes ``chunk`` missing pixels at a time.
     """
     height, width = y.shape[-2:]
     planes = y.reshape(-1, height, width)

@@ -1,4 +1,4 @@
-"""JPEG compression: a true codec that measures and a smooth stand-in that solvers differentiate."""
+"""JPEG compression: the exact codec for measuring and a differentiable surrogate for solvers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SAMPLERS: dict[str, tuple[codec.Sampler, codec.Sampler]] = {
     "codec": (codec.decimate, codec.replicate),
     "libjpeg": (codec.cell_mean, codec.smooth_up),
 }
-"""How chroma is reduced and brought back, by the word of ``JPEG(chroma=…)``."""
+"""Down- and upsampling of chroma for each value of ``JPEG(chroma=…)``."""
 
 
 class JPEG(OperatorBase):
@@ -34,19 +34,19 @@ class JPEG(OperatorBase):
         r(v) = [v] + (v - [v])^3
 
     with colour transform C (RGB to YCbCr), chroma sampling S and U, 8×8 DCT D, tables Q and the
-    cubic stand-in r for rounding; the result is clipped softly. ``acquire`` rounds truly, takes
-    every other chroma sample and replicates it (the codec of the paper's code), and clips
-    nothing: its values are floats that may leave [-1, 1]. Grey images use luminance only. Sides
-    are padded by replication to whole cells (8 or 16 pixels) and cropped again.
+    cubic surrogate r of rounding; the result is softly clipped. ``acquire`` rounds exactly, takes
+    every other chroma sample and replicates it (the codec of the paper's code), without clipping:
+    its values are floats that may leave [-1, 1]. Grey images use luminance only. Sides are padded
+    by replication to whole cells (8 or 16 pixels) and cropped again.
 
     quality: 1…100, the scale of libjpeg; ``tables`` replace it.
     tables: luminance and chrominance, 8×8 integers in natural (not zigzag) order.
     subsampling: "4:4:4", "4:2:2", "4:4:0" or "4:2:0".
-    chroma: "smooth" filters chroma before sampling and interpolates after it, as in the paper's
-        code; "codec" lets A sample chroma as ``acquire`` does; "libjpeg" lets both take the mean
-        of each cell and interpolate linearly, as real encoders and decoders do: for real files.
-    eight_bit: ``acquire`` gives what libjpeg would, 8-bit values of 8-bit pixels, whatever
-        ``chroma`` is.
+    chroma: "smooth": A filters chroma before sampling and interpolates after it, as in the paper's
+        code; "codec": A samples chroma as ``acquire`` does; "libjpeg": both use the mean of each
+        cell and linear interpolation, as real encoders and decoders do, for real files.
+    eight_bit: ``acquire`` returns the result of libjpeg, 8-bit values of 8-bit pixels, for any
+        ``chroma``.
 
     Source: Gülle et al., PnP-CM, Section 4; tables of ITU-T T.81, Annex K.
     """
@@ -69,7 +69,7 @@ class JPEG(OperatorBase):
         if chroma not in get_args(Chroma):
             raise ArgumentError(
                 f"chroma is {chroma!r}, expected 'smooth' (as in the paper's code), 'codec' "
-                "(as its codec does) or 'libjpeg' (as real files are made)"
+                "(as in its codec) or 'libjpeg' (as in real files)"
             )
         self.subsampling = subsampling
         self.chroma = chroma
@@ -101,20 +101,20 @@ class JPEG(OperatorBase):
     def from_file(
         cls, path: str | Path, *, chroma: Chroma = "smooth", eight_bit: bool = False
     ) -> JPEG:
-        """The JPEG that wrote a file: its tables and its chroma sampling."""
+        """The operator with the tables and the chroma sampling of a file."""
         tables, subsampling = read_header(Path(path))
         return cls(tables=tables, subsampling=subsampling, chroma=chroma, eight_bit=eight_bit)
 
     # how rows depend on each other -------------------------------------------------------------
     @property
     def row_cell(self) -> int:
-        """Rows of a coded cell; cells in other rows of cells are coded on their own."""
+        """Number of rows of a coded cell; rows of cells are coded independently."""
         return 8 * self._factors[0]
 
     @property
     def row_margin(self) -> int:
-        """Rows beyond a row of cells that it depends on: chroma is interpolated between cells,
-        and the filter before "smooth" sampling looks into the next but one.
+        """Number of rows beyond a row of cells that it depends on: chroma is interpolated between
+        cells, and the filter before "smooth" sampling reaches into the next but one.
         """
         reach = {"codec": 0, "libjpeg": 1, "smooth": 2}[self.chroma]
         return 0 if self._factors[0] == 1 else reach * self.row_cell
@@ -125,7 +125,7 @@ class JPEG(OperatorBase):
         return codec.soft_clip(decoded, 0.0, 255.0) / 127.5 - 1
 
     def acquire(self, x: Tensor) -> Tensor:
-        """What the true codec decodes, as floats or ``eight_bit``; not differentiable."""
+        """The decoded image of the exact codec, as floats or ``eight_bit``; not differentiable."""
         self._check_x(x)
         with torch.no_grad():
             if self.eight_bit:
@@ -144,9 +144,9 @@ class JPEG(OperatorBase):
         return torch.cat([steps.flatten(1) for steps in self._steps(self._planes(x))], 1)
 
     def traits(self, noise_std: float) -> Traits:
-        """Without noise the data step is a projection into cells; it starts at the picture.
+        """Without noise the data step is a projection into cells, started at the decoded image.
 
-        From grey, it would find the flattest image in the cells.
+        From a grey image it would return the flattest image in the cells.
         """
         step: Mapping[str, Any] = {"type": "ProjectStep"} if noise_std == 0 else lbfgs()
         return Traits(data_step=step, init="z_start", noise="none", strips=True)
@@ -162,10 +162,10 @@ class JPEG(OperatorBase):
         return Misfit(rms, math.sqrt(1 / 12), "quantisation steps")
 
     def project(self, v: Tensor, y: Tensor) -> Tensor:
-        """The image nearest to ``v`` whose coefficients lie in the cells that ``y`` tells.
+        """The image nearest to ``v`` whose coefficients lie in the quantisation cells of ``y``.
 
-        Each coefficient is moved into [k − ½, k + ½] steps around the whole number k of ``y``,
-        chroma by moving whole cells of pixels alike. Nearest is meant in Y, Cb and Cr.
+        Each coefficient is moved into [k − ½, k + ½] steps around the integer k of ``y``; for
+        chroma all pixels of a cell are moved alike. The distance is measured in Y, Cb and Cr.
         """
         self._check_x(v)
         height, width = v.shape[-2:]
@@ -183,7 +183,7 @@ class JPEG(OperatorBase):
         return pixels[..., :height, :width] / 127.5 - 1
 
     def _planes(self, x: Tensor) -> list[Tensor]:
-        """Grey, or Y and the pair Cb, Cr, on the 0…255 scale, grown to whole cells."""
+        """Grey, or Y and the pair Cb, Cr, on the 0…255 scale, padded to whole cells."""
         v = codec.pad_to_cells((x + 1) * 127.5, self._cell_of(x))
         if x.shape[1] == 1:
             return [v]
@@ -203,11 +203,11 @@ class JPEG(OperatorBase):
         return self._factors if x.shape[1] == 3 else (1, 1)
 
     def approx_inverse(self, y: Tensor) -> Tensor:
-        """The measurement is an image already: the stand-in for A⁻¹ of methods that want one."""
+        """``y``, which is an image: the approximate inverse for methods that need one."""
         return y
 
     def z_start(self, y: Tensor, generator: Generators | None = None) -> Tensor:
-        """Where the first data step starts: the decoded image itself. Draws nothing."""
+        """The start of the first data step: the decoded image. Draws no random numbers."""
         return y.clone()
 
     def _code(
@@ -219,7 +219,7 @@ class JPEG(OperatorBase):
         down: codec.Sampler,
         up: codec.Sampler,
     ) -> Tensor:
-        """Encode and decode [-1, 1] to the 0…255 scale."""
+        """The encoded and decoded image, from [-1, 1] to the 0…255 scale."""
         height, width = x.shape[-2:]
         dct = self._like("_dct", x)
         factors = self._cell_of(x)
@@ -251,7 +251,7 @@ def _checked_quality(quality: int) -> int:
     if isinstance(quality, bool) or not isinstance(quality, int) or not 1 <= quality <= 100:
         raise ArgumentError(
             f"quality is {quality!r}, expected a whole number 1…100; "
-            "other tables are given as tables=(luminance, chrominance)"
+            "for other tables give tables=(luminance, chrominance)"
         )
     return quality
 
@@ -263,14 +263,14 @@ def _checked_tables(tables: Any) -> Tensor:
     except (TypeError, ValueError, RuntimeError) as error:
         raise ShapeError(
             "tables must be a pair (luminance, chrominance) of 8×8 integers, got "
-            f"{type(tables).__name__} that is none ({error})"
+            f"{type(tables).__name__} ({error})"
         ) from error
     if values.shape != (2, 8, 8):
         raise ShapeError(
             f"tables have shape {tuple(values.shape)}, expected a pair of 8×8; "
             "reshape 64 values in natural order to 8×8"
         )
-    # NaN fails the first comparison, fractions the second
+    # the first comparison refuses NaN, the second fractions
     if not bool(((values >= 1) & (values <= 65535)).all()) or bool((values != values.long()).any()):
         raise ArgumentError(
             f"tables must hold whole numbers 1…255 (16-bit tables: …65535), got values from "

@@ -20,7 +20,7 @@ from pnpcm.errors import ArgumentError
 from pnpcm.operators import jpeg_codec as codec
 
 Factors = tuple[int, int]
-"""How many luminance rows and columns share one chrominance sample."""
+"""Number of luminance rows and columns per chrominance sample."""
 Map = Callable[[Tensor], Tensor]
 Sampler = Callable[[Tensor, Factors], Tensor]
 
@@ -73,7 +73,7 @@ def quality_tables(quality: int) -> Tensor:
 
 
 def soft_tables(quality: int) -> Tensor:
-    """The tables of the smooth operator: clipped softly, so 255 is up to 0.955 more at q = 5."""
+    """The tables of the smooth operator: softly clipped, so 255 is up to 0.955 larger at q = 5."""
     return soft_clip(raw_tables(quality).double(), 1.0, 255.0)
 
 
@@ -164,12 +164,12 @@ def pad_to_cells(v: Tensor, factors: Factors) -> Tensor:
 
 # whole numbers ---------------------------------------------------------------------------------
 def eight_bit(v: Tensor, tables: Tensor, factors: Factors) -> Tensor:
-    """What libjpeg makes of the pixels ``v``, 0…255 and whole, grey or RGB: again such pixels.
+    """The result of libjpeg for pixels ``v``, integers 0…255, grey or RGB, in the same form.
 
-    Every stage rounds as there (jccolor, jcsample, jfdctint, jcdctmgr, jidctint, jdsample,
+    Every stage rounds as in libjpeg (jccolor, jcsample, jfdctint, jcdctmgr, jidctint, jdsample,
     jdcolor): chroma is the mean of its cell, interpolated linearly after decoding; coefficients
-    are whole eighths before they are divided by the table. What differs is a coefficient in a
-    thousand, whose integer DCT falls on the other side of a half.
+    are integer eighths before they are divided by the table. About one coefficient in a thousand
+    differs, whose integer DCT is on the other side of a half.
     """
     height, width = v.shape[-2:]
     dct, tables = dct_matrix().to(v.device), tables.double()
@@ -189,7 +189,7 @@ def eight_bit(v: Tensor, tables: Tensor, factors: Factors) -> Tensor:
     return _round(rgb).clamp(0, 255).to(v.dtype)
 
 
-_TIE = 1e-6  # what sums in floats may miss of a half
+_TIE = 1e-6  # largest error of float sums at a half
 
 
 def _round(v: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ def _code_whole(plane: Tensor, table: Tensor, dct: Tensor) -> Tensor:
 
 
 def _mean_whole(plane: Tensor, factors: Factors) -> Tensor:
-    """⌊(Σ + bias)/n⌋ with a bias that alternates between columns, so that none builds up."""
+    """⌊(Σ + bias)/n⌋ with a bias that alternates between columns, so that its mean is zero."""
     n = factors[0] * factors[1]
     if n == 1:
         return plane
@@ -235,12 +235,12 @@ def read_header(path: Path) -> tuple[list[Any], str]:
         raise
     except UnidentifiedImageError as error:
         raise ArgumentError(
-            f"path is {str(path)!r}, expected a JPEG file; Pillow does not know this format"
+            f"path is {str(path)!r}, expected a JPEG file; Pillow cannot read this format"
         ) from error
     except (OSError, SyntaxError) as error:
         raise ArgumentError(f"path is {str(path)!r}, which cannot be read: {error}") from error
     with image:
-        # MPO, the files of many phones, is a JpegImageFile too
+        # MPO, the format of many phones, is also a JpegImageFile
         if not isinstance(image, JpegImagePlugin.JpegImageFile):
             raise ArgumentError(
                 f"path is {str(path)!r}, a {image.format} file, expected a JPEG; tables of a "
@@ -256,8 +256,7 @@ def read_header(path: Path) -> tuple[list[Any], str]:
         )
     if mode == "RGB" and (transform == 0 or [layer[0] for layer in layers] == list(b"RGB")):
         raise ArgumentError(
-            f"path is {str(path)!r}, a JPEG that stores R, G, B without YCbCr; "
-            "give a file in the usual colour space"
+            f"path is {str(path)!r}, a JPEG that stores R, G, B without YCbCr; give a file in YCbCr"
         )
     tables = [torch.tensor(quantization[layer[3]]).reshape(8, 8) for layer in layers]
     if mode == "L":

@@ -1,4 +1,4 @@
-"""Measure: what an instrument with operator A and noise would have given for a known image."""
+"""measure: the simulated measurement y = A(x) + noise of a known image."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def measure(
 ) -> Tensor:
     """y = A(x) + noise_std · n, with n standard normal where A measures.
 
-    ``sigma_y`` is on the [0, 1] scale; for images in [-1, 1] the noise really added has
-    ``noise_std = 2 sigma_y``. This is the only place that converts. Where the instrument is more
-    than A (a real JPEG codec), ``operator.acquire`` stands for it.
+    ``sigma_y`` is on the [0, 1] scale; the noise added to images in [-1, 1] has
+    ``noise_std = 2 sigma_y``. This is the only conversion. Where the measurement differs from A (a
+    real JPEG codec), ``operator.acquire`` is used instead of A.
     """
     if not 0 <= sigma_y < math.inf:
         raise ArgumentError(f"sigma_y must be ≥ 0 and finite ([0, 1] scale), got {sigma_y}")

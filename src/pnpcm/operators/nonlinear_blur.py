@@ -1,4 +1,4 @@
-"""Nonlinear blur: a camera that adds up light while it moves, or a network that learned one."""
+"""Nonlinear blur: camera motion blur in linear light, or a network trained on such blur."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pnpcm.operators.base import OperatorBase
 from pnpcm.operators.kernels import motion_kernel
 from pnpcm.transforms import fast_length
 
-# sRGB with the toe where value and slope of line and power meet exactly: t = a/(γ − 1). The
-# standard's rounded toe has a kink there.
+# sRGB with the threshold at which value and slope of line and power agree exactly: t = a/(γ − 1).
+# The rounded threshold of the standard has a kink.
 _GAMMA, _OFFSET = 2.4, 0.055
 _TOE = _OFFSET / (_GAMMA - 1)
 _SLOPE = ((_TOE + _OFFSET) / (1 + _OFFSET)) ** _GAMMA / _TOE
@@ -28,7 +28,7 @@ _CODE_SEED, _CODE_SCALE = 8, 1.2
 
 
 class NonlinearBlur(OperatorBase):
-    r"""Camera blur; light adds up linearly, pixel values do not.
+    r"""Camera blur, which is linear in light and not in pixel values.
 
     .. math:: A(x) = 2\, g^{-1}\!\big(s(e \cdot k * g(\tfrac{x+1}{2}))\big) - 1, \qquad
         s(l) = l - \tau \log\big(1 + e^{(l - 1)/\tau}\big)
@@ -44,7 +44,7 @@ class NonlinearBlur(OperatorBase):
     kernel: 2-D, ≥ 0, divided by its sum (the gain is ``exposure``); convolved, centre size//2.
     length, angle: of the default motion kernel, pixels and degrees counter-clockwise.
     exposure: e > 0; above 1 highlights saturate.
-    softness: τ > 0 in units of white; light below 1 − 10 τ is left as it is.
+    softness: τ > 0 in units of white; light below 1 − 10 τ is not changed.
 
     Source: Tran et al., CVPR 2021 (network); IEC 61966-2-1 (g).
     """
@@ -68,7 +68,7 @@ class NonlinearBlur(OperatorBase):
             )
         if network is not None and kernel is not None:
             raise ArgumentError(
-                "kernel and network are both given, but the network brings its own blur; "
+                "kernel and network are both given, but the network has its own blur; "
                 "give one of them"
             )
         self.exposure = _positive("exposure", exposure)
@@ -104,7 +104,7 @@ class NonlinearBlur(OperatorBase):
         return from_light(light)
 
     def _blur(self, light: Tensor) -> Tensor:
-        """k ∗ light by FFT, of which only values that no wrapping has touched are kept."""
+        """k ∗ light by FFT, cropped to the values without wrap-around."""
         kernel = self._like("kernel", light)
         (kh, kw), (height, width) = kernel.shape, light.shape[-2:]
         top, left = (kh - 1) // 2, (kw - 1) // 2
@@ -124,11 +124,11 @@ class NonlinearBlur(OperatorBase):
         return out.to(v.dtype)
 
     def approx_inverse(self, y: Tensor) -> Tensor:
-        """The measurement is an image already: the stand-in for A⁻¹ of methods that want one."""
+        """``y``, which is an image: the approximate inverse for methods that need one."""
         return y
 
     def z_start(self, y: Tensor, generator: Generators | None = None) -> Tensor:
-        """Where the first data step starts: the blurred image itself. Draws nothing."""
+        """The start of the first data step: the blurred image. Draws no random numbers."""
         return y.clone()
 
     def _check_x(self, x: Tensor, name: str = "x") -> None:
@@ -178,7 +178,7 @@ def _code_size(x: Tensor) -> tuple[int, int]:
 
 
 def _frozen(network: KernelWizard) -> KernelWizard:
-    """The network without gradients for its weights; the caller's own is left as it is."""
+    """A copy of the network without gradients for its weights."""
     if not isinstance(network, KernelWizard):
         raise ArgumentError(
             f"network is a {type(network).__name__}, expected pnpcm.networks.KernelWizard; "
@@ -208,7 +208,7 @@ def _checked_kernel(kernel: Any) -> Tensor:
     if not bool((values >= 0).all() & values.isfinite().all()) or not bool(values.sum() > 0):
         raise ArgumentError(
             f"kernel must be ≥ 0 and finite with a positive sum, got values from "
-            f"{values.min():g} to {values.max():g}; light only adds up, use Blur for signed kernels"
+            f"{values.min():g} to {values.max():g}; light is never negative, use Blur for others"
         )
     return values / values.sum()
 

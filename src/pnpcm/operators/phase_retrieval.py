@@ -33,7 +33,7 @@ class PhaseRetrieval(OperatorBase):
     (see :meth:`resolve_signs`). Pixels where the code is 0 are not measured at all.
 
     code_mask: ``(H, W)`` shared by channels, or ``(1, H, W)``, ``(C, H, W)``.
-    reference: start as the paper's code does (:meth:`z_start`); A is the same.
+    reference: start as in the paper's code (:meth:`z_start`); A is the same.
 
     Source: Gülle et al., PnP-CM, Section 4.
     """
@@ -80,8 +80,8 @@ class PhaseRetrieval(OperatorBase):
 
     # forward -----------------------------------------------------------------------------------
     def _A(self, x: Tensor) -> Tensor:
-        # Where the padding lies and where the origin sits before the transform only turns phases,
-        # and a real image has |X(−k)| = |X(k)|: half a spectrum, padded at the end, is enough.
+        # Position of padding and origin only change phases, and a real image has
+        # |X(−k)| = |X(k)|: half a spectrum, padded at the end, is enough.
         spectrum = torch.fft.rfft2(self._like("code_mask", x) * x, s=self.padded_size, norm="ortho")
         half = (spectrum.real.square() + spectrum.imag.square() + 1e-12).sqrt()
         mirrored = half[..., 1 : (self.padded_size[1] + 1) // 2].flip(_PLANE).roll(1, -2)
@@ -114,7 +114,7 @@ class PhaseRetrieval(OperatorBase):
         magnitude: Tensor = torch.fft.ifftshift(y, _PLANE)
         magnitude = (magnitude + _negate(magnitude)) / 2
         phase = math.pi * (2 * uniform_like(y[:, :1], generator) - 1)
-        # Of each pair (k, −k) the one that comes first in memory keeps its phase.
+        # Of each pair (k, −k) the first in memory keeps its phase.
         index = torch.arange(phase[0].numel(), device=y.device).reshape(self.padded_size)
         order = index - _negate(index)
         phase = torch.where(order < 0, phase, -_negate(phase)) * (order != 0)
@@ -140,11 +140,11 @@ class PhaseRetrieval(OperatorBase):
         return {"oversampling": self.oversampling} | named
 
     def resolve_signs(self, x: Tensor, reference: Tensor, distance: Distance) -> Tensor:
-        """Of the 2^C images that A cannot tell from ``x``, the one nearest to ``reference``.
+        """Of the 2^C images with the same A(x) as ``x``, the one nearest to ``reference``.
 
-        Channels are negated none first, then one, then more (000, 100, 010, 001, 011, 101, 110,
-        111 for three); per image the first strictly smallest ``distance(candidate, reference)``
-        wins, so ties keep ``x``. ``reference`` is ``(B, C, H, W)``, or one image for all.
+        Candidates have no negated channel, then one, then more (000, 100, 010, 001, 011, 101, 110,
+        111 for three); per image the first smallest ``distance(candidate, reference)`` is chosen,
+        so ties keep ``x``. ``reference`` is ``(B, C, H, W)``, or one image for all.
         """
         self._check_x(x)
         if reference.shape not in (x.shape, (1, *x.shape[1:])):
@@ -221,7 +221,7 @@ def _negate(a: Tensor) -> Tensor:
 
 
 def _sign_patterns(channels: int) -> Iterator[list[float]]:
-    """All sign patterns by number of negations; past the middle, ordered by what is kept."""
+    """All sign patterns by number of negations; in the second half ordered by kept channels."""
     for negated in range(channels + 1):
         few = min(negated, channels - negated)
         rare, common = (-1.0, 1.0) if few == negated else (1.0, -1.0)

@@ -29,13 +29,13 @@ class SuperResolution(DecomposableOperator):
     .. math:: D[o, p] \propto h\big((p - fo - (f-1)/2) / f\big), \quad \text{rows sum to 1}
 
     and half-sample symmetric borders. ``downsampler``: ``"bicubic"``, h the Keys kernel with
-    a = −½ (what photo software does), or ``"area"``, h = 1 on [−½, ½]: the mean of each cell of
-    factor × factor pixels (what a sensor with larger pixels sees). The borders make D Dᵀ
-    diagonal in the cosine basis of the small image (1/f for area), so every solve happens there:
+    a = −½ (as in image software), or ``"area"``, h = 1 on [−½, ½]: the mean of each cell of
+    factor × factor pixels (a sensor with larger pixels). With these borders D Dᵀ is diagonal in
+    the cosine basis of the small image (1/f for area), in which all systems are solved:
 
     .. math:: \operatorname{prox}(z) = z + A^T C^T \frac{\gamma}{1 + \gamma s^2} C\,(y - A z)
 
-    Large images are filtered, small ones multiplied by D: the same to rounding.
+    Large images are filtered, small ones multiplied by D: equal up to rounding.
     """
 
     image_shape: tuple[int, int, int]
@@ -167,7 +167,7 @@ DOWNSAMPLERS: dict[str, Callable[[int], tuple[int, Tensor]]] = {
     "bicubic": bicubic_taps,
     "area": area_taps,
 }
-"""First tap and taps of each way to reduce, by factor."""
+"""First tap and taps of each downsampler, as a function of the factor."""
 
 
 def keys_kernel(v: Tensor) -> Tensor:

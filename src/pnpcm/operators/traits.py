@@ -1,7 +1,7 @@
-"""What a reconstruction asks of an operator beyond its mathematics.
+"""Traits of an operator in a reconstruction: data step, start, noise estimate, misfit.
 
-An operator of ours answers by its methods ``traits``, ``preset_options`` and ``misfit``; for a
-foreign one (a deepinv physics, a user's class) the functions here give the usual answers.
+Operators of pnpcm have the methods ``traits``, ``preset_options`` and ``misfit``; for others
+(deepinv physics, your own classes) the functions here return defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pnpcm.core import Operator
 
 PROX: Mapping[str, Any] = {"type": "ProxStep"}
 EIGHT_BIT_STD = 2 / 255 / math.sqrt(12)
-"""Rounding of an image in [-1, 1] to 8 bits: the least error of a measurement from a file."""
+"""Rounding error of an image in [-1, 1] at 8 bits: the smallest error of y from a file."""
 
 
 def lbfgs(n_iter: int = 10) -> Mapping[str, Any]:
@@ -28,13 +28,13 @@ def lbfgs(n_iter: int = 10) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Traits:
-    """How an operator wants to be solved.
+    """Defaults of a reconstruction with an operator.
 
-    ``data_step``: a data step as plain values (``Config.from_dict``). ``init``: where a solver
-    starts, see ``PnPCMConfig``. ``clamp``: whether images end at ±1. ``steps``: the usual number
-    of network evaluations. ``noise``: how the noise of y is found where nobody says: "image" (y is
-    an image, estimated from it), "none" (y has no noise), "unknown". ``strips``: whether the data
-    step may go through strips of rows. ``signs``: whether the sign of a channel is lost.
+    ``data_step``: a data step as plain values (``Config.from_dict``). ``init``: start of a solver,
+    see ``PnPCMConfig``. ``clamp``: whether images are clamped to [-1, 1]. ``steps``: default number
+    of network evaluations. ``noise``: how an unknown noise level is estimated: "image" (from y,
+    which is an image), "none" (y has no noise), "unknown". ``strips``: whether the data step can be
+    solved in strips of rows. ``signs``: whether the sign of a channel is not determined.
     """
 
     data_step: Mapping[str, Any] = field(default_factory=lambda: PROX)
@@ -60,7 +60,7 @@ class Misfit:
 
 
 def traits_of(operator: Operator, noise_std: float) -> Traits:
-    """The operator's own traits, or the usual ones of a linear or nonlinear operator."""
+    """The operator's own traits, or the defaults of a linear or nonlinear operator."""
     if hasattr(operator, "traits"):
         own: Traits = operator.traits(noise_std)
         return own
@@ -79,7 +79,7 @@ def misfit_of(operator: Operator, x: Tensor, y: Tensor, noise_std: float) -> Mis
 def usual_misfit(
     operator: Operator, x: Tensor, y: Tensor, noise_std: float, n_measured: int
 ) -> Misfit:
-    """‖A(x) − y‖ against noise_std √m; real images were rounded to 8 bits at least."""
+    """‖A(x) − y‖ against noise_std √m, where real images have at least the rounding of 8 bits."""
     residual = float(torch.linalg.vector_norm((operator.A(x) - y).flatten()))
     floor = 0.0 if y.is_complex() else EIGHT_BIT_STD
     return Misfit(residual, max(noise_std, floor) * math.sqrt(n_measured), "noise_std √m")

@@ -1,4 +1,4 @@
-"""Priors. Adding one: a file with a class that has ``example``, and a line in the table."""
+"""Priors. To add one: a file with a class that has ``example``, and a row of ``PRIORS``."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What every network prior shares: levels per image, any image size, its own dtype."""
+"""NetworkPrior, the base of priors with a network: levels per image, padding, dtype."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class NetworkPrior(nn.Module):
 
     Pads images to the network's stride (by reflection where the image is large enough and the
     network's ``padding`` is not "replicate", else by replication) and crops again; casts float64
-    problems to the network's own dtype and back. A network that names its ``in_channels`` or
-    ``image_size`` is given nothing else.
+    problems to the network's dtype and back. Images must have the network's ``in_channels`` and
+    ``image_size``, if it has these attributes.
     """
 
     nfe_per_call = 1
@@ -79,10 +79,10 @@ class NetworkPrior(nn.Module):
         self.sigma_min, self.sigma_max = float(sigma_min), float(sigma_max)
         self.value_range: ValueRange = (float(value_range[0]), float(value_range[1]))
         self.any_size = any_size
-        self.info: dict[str, Any] = {}  # what its file says about it: licence, data, conventions
+        self.info: dict[str, Any] = {}  # metadata of its file: licence, data, conventions
 
     def run_network(self, x: Tensor, c_noise: Tensor, **images: Tensor) -> Tensor:
-        """F(x, c_noise) at the size and in the dtype of ``x``; ``images`` beside x go with it."""
+        """F(x, c_noise) at the size and in the dtype of ``x``; ``images``: further inputs."""
         self._check(x)
         stride = getattr(self.network, "stride", 1)
         stride = stride if isinstance(stride, int) else 1
@@ -107,7 +107,7 @@ class NetworkPrior(nn.Module):
         return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype).contiguous()
 
     def _layout(self) -> torch.memory_format:
-        """The memory order of the network's kernels; loaded ones are channels-last, see there."""
+        """The memory format of the network's kernels; channels-last for loaded files."""
         kernels = (p for p in self.parameters() if p.ndim == 4 and p.shape[-1] > 1)
         first = next(kernels, None)
         if first is not None and first.is_contiguous(memory_format=torch.channels_last):
@@ -126,7 +126,7 @@ class NetworkPrior(nn.Module):
         if size is not None and not self.any_size and tuple(x.shape[-2:]) != (size, size):
             raise ShapeError(
                 f"x is {x.shape[-2]}×{x.shape[-1]}, this network was trained on {size}×{size} "
-                "images; crop or resize, or set prior.any_size = True to try it as it is"
+                "images; crop or resize, or set prior.any_size = True to try other sizes"
             )
 
 
@@ -137,11 +137,11 @@ def padding_of(network: object) -> str:
 
 
 def pad_to_multiple(x: Tensor, stride: int, padding: str = "reflect") -> Tensor:
-    """Grow the right and lower sides to multiples of ``stride``."""
+    """``x`` padded at the right and lower sides to multiples of ``stride``."""
     height, width = x.shape[-2:]
     bottom = math.ceil(height / stride) * stride - height
     right = math.ceil(width / stride) * stride - width
     if bottom == right == 0:
         return x
-    fits = bottom < height and right < width  # else there is nothing to reflect
+    fits = bottom < height and right < width  # else the image is too small to reflect
     return F.pad(x, (0, right, 0, bottom), mode=padding if fits else "replicate")

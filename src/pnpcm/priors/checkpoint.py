@@ -1,8 +1,8 @@
-"""Priors from files and to files. Reading never executes what a file contains.
+"""Loading and saving of priors. Reading never executes code in a file.
 
 Three formats: the ``.pt`` state dicts of guided-diffusion, OpenAI's consistency models and the
 PnP-CM authors; the ``.pth`` state dicts of KAIR's denoisers; and our own, one ``.safetensors`` file
-that knows its architecture, its noise levels, its range and what its network is told (c_noise).
+that stores architecture, noise levels, range and the noise input of its network (c_noise).
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def load_pt(
     sigma_min: float | None = None,
     sigma_max: float | None = None,
 ) -> FilePrior:
-    """The prior in a state dict of another library, whose layout is told by its names.
+    """The prior in a state dict of another library, recognised by its parameter names.
 
-    Guided-diffusion's: see :func:`load_openai`; KAIR's: see :func:`denoiser_from_state`. What only
-    the other layout takes is refused.
+    Guided-diffusion: see :func:`load_openai`; KAIR: see :func:`denoiser_from_state`. Arguments of
+    the other layout are refused.
     """
     path = Path(path)
     state = read_pt(path)
@@ -89,8 +89,8 @@ def load_openai(
     """The prior in a ``.pt`` file of OpenAI or of the PnP-CM authors, for images in [-1, 1].
 
     ``kind=None``: "edm" if the file name begins with ``edm_``, else "consistency". ``network``:
-    a configuration, or a dict of the fields that :func:`infer_config` should not guess.
-    ``c_noise=None``: "openai", what all of these files were trained with; "edm" for a network of
+    a configuration, or a dict of the fields that :func:`infer_config` should not infer.
+    ``c_noise=None``: "openai", with which all of these files were trained; "edm" for a network of
     this architecture that was trained with NVlabs' convention, see ``precond``.
     """
     path = Path(path)
@@ -110,7 +110,7 @@ def _from_openai(
         check_c_noise(c_noise)
         if kind == "vp":
             raise ArgumentError(
-                f"c_noise is {c_noise!r}, but networks of kind 'vp' are told an index; leave "
+                f"c_noise is {c_noise!r}, but networks of kind 'vp' take an index; leave "
                 "c_noise out"
             )
     _refuse_nvlabs(path, state)
@@ -151,13 +151,13 @@ def export_openai(prior: NetPrior, path: str | Path) -> None:
     """Write the bare weights as a ``.pt`` state dict, readable by :func:`load_openai`."""
     network = _unet(prior)
     state = {name: t.detach().cpu().contiguous() for name, t in network.state_dict().items()}
-    if network.config.attention_order == "legacy":  # these files hold 1-D convolutions
+    if network.config.attention_order == "legacy":  # these files have 1-D convolutions
         state = {n: t.squeeze(-1) if _is_attention(n) else t for n, t in state.items()}
     write_atomically(Path(path), lambda temporary: torch.save(state, temporary))
 
 
 def _as_2d(name: str, tensor: Tensor) -> Tensor:
-    """guided-diffusion attends with 1-D convolutions: same numbers, one axis less."""
+    """The 1-D convolutions of guided-diffusion's attention with an additional axis."""
     return tensor.unsqueeze(-1) if _is_attention(name) and tensor.ndim == 3 else tensor
 
 
@@ -175,12 +175,12 @@ def save_prior(
     info: Mapping[str, Any] | None = None,
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Write weights and configuration as one ``.safetensors`` file, all of it or nothing.
+    """Write weights and configuration as one ``.safetensors`` file, atomically.
 
-    ``prior``: a consistency model, a diffusion model (with its ``c_noise``) or a denoiser around
-    one of our networks; ``load_prior(path)`` gives it back. ``info`` is free-form JSON (a model
-    card, an intensity convention); None keeps what the prior was loaded with.
-    ``dtype=torch.float16`` halves the file; it is read back as float32.
+    ``prior``: a consistency model, a diffusion model (with its ``c_noise``) or a denoiser with one
+    of our networks; ``load_prior(path)`` reads it. ``info``: free-form JSON (licence, data, an
+    intensity convention); None keeps the prior's own. ``dtype=torch.float16`` halves the file; it
+    is loaded as float32.
     """
     network: UNet | Denoiser
     options: tuple[str, ...]
@@ -217,7 +217,7 @@ def write_own(
         if not bool(stored.isfinite().all()):
             raise ArgumentError(
                 f"{name} is not finite in {stored.dtype}; has training diverged? "
-                "Else leave dtype=None"
+                "otherwise use dtype=None"
             )
         weights[name] = stored
     write_atomically(
@@ -234,7 +234,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
             text = (file.metadata() or {}).get("pnpcm")
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"{path} is damaged or no safetensors file; download it again ({error})"
+            f"{path} is damaged or not a safetensors file; download it again ({error})"
         ) from error
     if text is None:
         raise CheckpointError(
@@ -270,7 +270,7 @@ def load_saved(path: str | Path) -> FilePrior:
     header = read_header(path)
     if header.get("kind") == "control":
         raise CheckpointError(
-            f"{path} is a ControlNet, no prior; load it beside its prior: "
+            f"{path} is a ControlNet, not a prior; load it with its prior: "
             f"load_prior(name, control={path.name!r})"
         )
     try:
@@ -279,7 +279,7 @@ def load_saved(path: str | Path) -> FilePrior:
         _check_kind(kind)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
-            f"{path} has a pnpcm header that makes no sense ({error}); save it again"
+            f"{path} has an invalid pnpcm header ({error}); save it again"
         ) from error
     state, move = read_own(path), "was the file edited?"
     prior: FilePrior = (
@@ -318,10 +318,10 @@ def _build(
 ) -> NetPrior:
     if kind != "vp" and config.out_channels not in (None, config.in_channels):
         raise CheckpointError(
-            f"{path} makes {config.out_channels} channels from {config.in_channels}, "
+            f"{path} has {config.out_channels} output channels for {config.in_channels}, "
             f"which kind={kind!r} cannot use; DDPM files with a learned variance are kind='vp'"
         )
-    with torch.device("meta"):  # no memory and no random numbers for weights about to be replaced
+    with torch.device("meta"):  # no memory and random numbers for weights that are replaced
         network = UNet(config)
     fill(path, network, state, move)
     arguments: dict[str, Any] = dict(options or {})
@@ -332,7 +332,7 @@ def _build(
             else DiffusionModel(network, kind=kind, **arguments)
         )
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} has unusable options ({error}); save it again") from error
+        raise CheckpointError(f"{path} has invalid options ({error}); save it again") from error
     return prior.eval().requires_grad_(False)
 
 
@@ -342,7 +342,7 @@ def _check_kind(kind: str) -> None:
 
 
 def refuse(why: str, **given: object) -> None:
-    """Refuse arguments that were given where they mean nothing."""
+    """Raise an error for arguments that are given but have no meaning here."""
     for name, value in given.items():
         if value is not None:
             raise ArgumentError(f"{name} is given, but {why}; leave {name} out")

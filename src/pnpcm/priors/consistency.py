@@ -18,7 +18,7 @@ class ConsistencyModel(NetworkPrior):
               F_\theta(c_{in}(\sigma)\, v,\ c_{noise}(\sigma)),
               \qquad f_\theta(v, \sigma_{min}) = v
 
-    ``network(x, c_noise)`` is any module; ours is ``networks.UNet``. ``c_noise``: what it is told,
+    ``network(x, c_noise)`` is any module; ours is ``networks.UNet``. ``c_noise``: its noise input,
     "openai" (250 ln σ) or "edm" (ln σ / 4), see ``precond``. Song et al. (2023), eq. 5.
     """
 
@@ -48,7 +48,7 @@ class ConsistencyModel(NetworkPrior):
     def forward(
         self, x: Tensor, sigma: float | Tensor, *, time_sigma: float | Tensor | None = None
     ) -> Tensor:
-        """``time_sigma``: the level the network is told, where it is not that of the scalings."""
+        """f(x, σ). ``time_sigma``: level of the noise input, if it differs from the scalings'."""
         c = consistency_scalings(
             levels(sigma, x), self.sigma_data, self.sigma_min, c_noise=self.c_noise
         )

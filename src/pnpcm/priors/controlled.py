@@ -1,4 +1,4 @@
-"""Controlled consistency models: a frozen one and a ControlNet that knows the measurement."""
+"""Controlled consistency models: a frozen one with a ControlNet for the measurement."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from pnpcm.priors.precond import consistency_scalings
 
 
 class ControlledModel(NetworkPrior):
-    r"""A consistency function that is shown a hint h, an image made of the measurement.
+    r"""A consistency function with a hint h, an image computed from the measurement.
 
     .. math:: f(v, \sigma, h) = c_{skip}(\sigma)\, v + c_{out}(\sigma)\,
               F(c_{in}(\sigma)\, v,\ c_{noise}(\sigma),\ c_{in}(\sigma)\, h),
               \qquad f(v, \sigma_{min}, h) = v
 
-    F is the network of ``prior``, left as it is, steered by ``control``. Without a hint: ``prior``
-    itself. ``scaled_hint=False``: F sees h, not c_in h. At σ = 80 the published scaling leaves 1/80
-    of a hint, which takes tens of thousands of steps to learn to read. ``info``: what ``control``
-    says about itself, e.g. the task it was trained for; it becomes ``info["control"]``. One call
-    counts as one evaluation, as in the literature, though the ControlNet adds about a third of
-    the work. Zhao et al., CoSIGN (ECCV 2024).
+    F is the frozen network of ``prior`` with ``control``. Without a hint it equals ``prior``.
+    ``scaled_hint=False``: the input is h, not c_in h. At σ = 80 the published scaling multiplies
+    the hint by 1/80, which takes tens of thousands of training steps to compensate. ``info``:
+    metadata of ``control``, e.g. the task it was trained for, stored as ``info["control"]``. One
+    call counts as one evaluation, as in the literature, although the ControlNet adds about a third
+    of the work. Zhao et al., CoSIGN (ECCV 2024).
     """
 
     kind = "consistency"
@@ -78,7 +78,7 @@ class ControlledModel(NetworkPrior):
 
     @property
     def fingerprint(self) -> str:
-        """Of the frozen network, see :func:`fingerprint`."""
+        """The fingerprint of the frozen network, see :func:`fingerprint`."""
         return fingerprint(self._parts.frozen)
 
     @property
@@ -104,9 +104,9 @@ class ControlledModel(NetworkPrior):
 
 
 def fingerprint(network: nn.Module) -> str:
-    """16 hex digits that tell networks apart by their weights, rounded to half precision.
+    """16 hex digits of a hash of the weights, rounded to half precision.
 
-    So a prior has the same one whether it was stored in half or in full.
+    A prior has the same fingerprint whether it was stored in half or in full precision.
     """
     digest = hashlib.blake2b(digest_size=8)
     for name, tensor in sorted(network.state_dict().items()):
@@ -122,9 +122,9 @@ def save_control(
     info: Mapping[str, Any] | None = None,
     dtype: torch.dtype | None = None,
 ) -> None:
-    """Write the ControlNet alone, and which prior it belongs to, as one ``.safetensors`` file.
+    """Write the ControlNet and the fingerprint of its prior as one ``.safetensors`` file.
 
-    ``info`` joins what ``prior.info["control"]`` says. ``dtype``: as for ``save_prior``.
+    ``info`` is added to ``prior.info["control"]``. ``dtype``: as for ``save_prior``.
     """
     header = {
         "kind": "control",
@@ -137,16 +137,16 @@ def save_control(
 
 
 def load_control(path: str | Path, prior: Prior) -> ControlledModel:
-    """``prior`` with the ControlNet that :func:`save_control` wrote beside it.
+    """``prior`` with the ControlNet in a file of :func:`save_control`.
 
-    ``prior`` must be the consistency model it was trained with; its weights tell.
+    ``prior`` must be the consistency model it was trained with, by the fingerprint of its weights.
     """
     path = Path(path)
     network = _unet(prior)
     assert isinstance(prior, ConsistencyModel)
     header = read_header(path)
     if header.get("kind") != "control":
-        raise CheckpointError(f"{path} holds a prior, no ControlNet; load it with load_prior")
+        raise CheckpointError(f"{path} holds a prior, not a ControlNet; load it with load_prior")
     try:
         wanted, info = dict(header["prior"]), dict(header["info"])
         config, scaled_hint = (
@@ -155,12 +155,12 @@ def load_control(path: str | Path, prior: Prior) -> ControlledModel:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
-            f"{path} has a pnpcm header that makes no sense ({error}); save it again"
+            f"{path} has an invalid pnpcm header ({error}); save it again"
         ) from error
     if wanted.get("fingerprint") != fingerprint(network):
         raise CheckpointError(
-            f"{path} was trained beside the prior {wanted.get('name')!r} with weights "
-            f"{wanted.get('fingerprint')}, not beside {prior.info.get('name')!r} with weights "
+            f"{path} was trained for the prior {wanted.get('name')!r} with weights "
+            f"{wanted.get('fingerprint')}, not for {prior.info.get('name')!r} with weights "
             f"{fingerprint(network)}; load that prior, or train again: pnpcm train cosign"
         )
     with torch.device("meta"):
@@ -174,7 +174,7 @@ def _unet(prior: Prior) -> UNet:
     network = getattr(prior, "network", None)
     if not isinstance(prior, ConsistencyModel) or not isinstance(network, UNet):
         raise ArgumentError(
-            f"prior is a {type(prior).__name__} around a {type(network).__name__}, a ControlNet "
-            "steers a ConsistencyModel around a networks.UNet; load_prior(name) gives one"
+            f"prior is a {type(prior).__name__} with a {type(network).__name__}, a ControlNet "
+            "needs a ConsistencyModel with a networks.UNet; use load_prior(name)"
         )
     return network

@@ -19,11 +19,11 @@ from pnpcm.priors.files import StateDict, fill
 
 GREY_LEVELS = 255.0
 LEAST_SIGMA = 1e-3
-"""Stands for 0 as the lower end of trained levels: schedules in ln σ need a positive one."""
+"""Lower end of trained levels instead of 0: schedules in ln σ need a positive one."""
 TRAINED_TO = {"drunet": 50, "ffdnet": 75}
-"""Highest noise level of the published training, of 255; the lowest is 0."""
+"""Highest training level of the published files, in units of 1/255; the lowest is 0."""
 BLIND_TO = 55
-"""Of a DnCNN that was trained for all levels at once."""
+"""The same for a DnCNN that was trained for all levels."""
 
 
 class DenoiserPrior(NetworkPrior):
@@ -33,9 +33,8 @@ class DenoiserPrior(NetworkPrior):
               D\big(x,\ \min(\max(\sigma, \sigma_{min}), \sigma_{max})\big)
 
     ``sigma_min`` and ``sigma_max`` are the levels that D was trained for, in units of
-    ``value_range``: 50/255 for images in [0, 1]. Other levels are moved to the nearest of these,
-    with a warning at the first one. D may ignore the level (DnCNN); then nothing else happens to
-    images of another level either.
+    ``value_range``: 50/255 for images in [0, 1]. Other levels are clamped to these, with one
+    warning. D may ignore the level (DnCNN).
     """
 
     kind = "edm"
@@ -63,7 +62,7 @@ class DenoiserPrior(NetworkPrior):
         low, high = self.sigma_min, self.sigma_max
         warnings.warn(
             f"sigma is {level:g}, this denoiser was trained for {low:.4g} to {high:.4g} (images in "
-            f"{self.value_range}) and is told {min(max(level, low), high):.4g}",
+            f"{self.value_range}) and is evaluated at {min(max(level, low), high):.4g}",
             stacklevel=5,
         )
 
@@ -92,8 +91,8 @@ def denoiser_from_state(
 
     ``sigma_min`` and ``sigma_max``: the levels of its training, on the [0, 1] scale. None: those of
     the published files, 0 to 50/255 (DRUNet) or 75/255 (FFDNet). A DnCNN has no input for the level
-    and was trained for one, which its file name must tell: ``dncnn_25.pth`` serves (25 ± ½)/255 and
-    ``dncnn_color_blind.pth`` 0 to 55/255.
+    and was trained for one, which its file name must contain: ``dncnn_25.pth`` is for (25 ± ½)/255
+    and ``dncnn_color_blind.pth`` for 0 to 55/255.
     """
     low, high = LEAST_SIGMA, sigma_max
     if high is None:
@@ -118,7 +117,7 @@ def _trained_levels(path: Path, config: DenoiserConfig) -> tuple[float, float]:
     told = re.search(r"_(\d+)$", path.stem)
     if told is None:
         raise CheckpointError(
-            f"{path} holds a DnCNN, whose weights do not tell the level it was trained for; give "
+            f"{path} holds a DnCNN, whose weights do not show the level it was trained for; give "
             "the file its published name (dncnn_25.pth, dncnn_color_blind.pth), or sigma_min and "
             "sigma_max on the [0, 1] scale"
         )
@@ -135,7 +134,7 @@ def build_denoiser_prior(
 ) -> DenoiserPrior:
     """The denoiser of ``config`` with the weights ``state``, frozen.
 
-    ``move``: what the error recommends if the weights do not fit.
+    ``move``: the remedy in the error message if the weights do not fit.
     """
     with torch.device("meta"):
         network = build_denoiser(config)
@@ -143,5 +142,5 @@ def build_denoiser_prior(
     try:
         prior = DenoiserPrior(network, **options)
     except (TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} has unusable options ({error}); save it again") from error
+        raise CheckpointError(f"{path} has invalid options ({error}); save it again") from error
     return prior.eval().requires_grad_(False)

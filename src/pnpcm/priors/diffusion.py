@@ -44,7 +44,7 @@ class DiffusionModel(NetworkPrior):
             raise ArgumentError(f"kind must be 'edm' or 'vp', got {kind!r}")
         if kind == "vp" and c_noise is not None:
             raise ArgumentError(
-                f"c_noise is {c_noise!r}, but a network of kind 'vp' is told its index in the DDPM "
+                f"c_noise is {c_noise!r}, but a network of kind 'vp' takes its index in the DDPM "
                 "table; leave c_noise out"
             )
         table = vp_levels()

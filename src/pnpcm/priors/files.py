@@ -1,4 +1,4 @@
-"""Checkpoint files: recognised before they are read, read without executing anything, checked."""
+"""Reading of checkpoint files, without executing code, and loading of their weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ StateDict = Mapping[str, Tensor]
 
 
 def check_foreign(path: Path) -> None:
-    """Recognise what people really have instead of a checkpoint."""
+    """Raise an error for files that are not checkpoints: empty, web pages, Git LFS pointers."""
     if not path.is_file():
         raise CheckpointError(f"{path} is not a file; check the path")
     with path.open("rb") as file:
@@ -29,7 +29,7 @@ def check_foreign(path: Path) -> None:
 
 
 def read_pt(path: Path) -> dict[str, Tensor]:
-    """The flat state dict in a ``.pt`` file, mapped into memory rather than read if it can be."""
+    """The flat state dict in a ``.pt`` file, memory-mapped if possible."""
     check_foreign(path)
     with path.open("rb") as file:
         if file.read(9)[8:] == b"{":  # newer versions of torch.load would read it
@@ -42,9 +42,9 @@ def read_pt(path: Path) -> dict[str, Tensor]:
         )
     except MemoryError:
         raise
-    except Exception as error:  # foreign bytes can make an unpickler fail in any way
+    except Exception as error:  # an unpickler can raise anything
         raise CheckpointError(
-            f"{path} is damaged, or holds more than plain tensors, which we refuse to execute; "
+            f"{path} is damaged, or holds more than plain tensors, which is not executed; "
             "download it again, or save a bare state dict with torch.save"
         ) from error
     if not isinstance(state, dict) or not state:
@@ -53,13 +53,13 @@ def read_pt(path: Path) -> dict[str, Tensor]:
         if not isinstance(name, str) or not isinstance(tensor, Tensor):
             raise CheckpointError(
                 f"{path} holds a {type(tensor).__name__} under {name!r}, expected a flat "
-                "dictionary name → tensor; save the inner state dict by itself with torch.save"
+                "dictionary name → tensor; save the inner state dict alone with torch.save"
             )
     return state
 
 
 def fill(path: Path, network: nn.Module, state: StateDict, move: str) -> None:
-    """Put the weights of ``path`` into a network of the meta device, in float32."""
+    """Load the weights of ``path`` into a network on the meta device, in float32."""
     wanted = {name: t.shape for name, t in network.state_dict().items()}
     problems = {
         "missing": [n for n in wanted if n not in state],
@@ -76,5 +76,5 @@ def fill(path: Path, network: nn.Module, state: StateDict, move: str) -> None:
             f"{path} holds NaN or infinity in {', '.join(broken[:3])}; download or train it again"
         )
     network.load_state_dict({n: t.float() for n, t in state.items()}, assign=True)
-    # about 15 % faster on a CPU; torch's annotations do not know this overload
+    # about 15 % faster on a CPU; torch's annotations lack this overload
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

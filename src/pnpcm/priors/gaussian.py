@@ -1,4 +1,4 @@
-"""Gaussian priors: exact, without weights, the ruler that every solver is measured with."""
+"""Gaussian priors in closed form, without weights, for tests of solvers."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class StationaryGaussianPrior(GaussianPrior):
 
     @classmethod
     def example(cls) -> StationaryGaussianPrior:
-        """The weight-free image prior."""
+        """The prior with default parameters."""
         return cls()
 
     def _std(self, x: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ class StationaryGaussianPrior(GaussianPrior):
             power: tuple[float, ...] = (float(self.power),)
         elif x.shape[1] == 3:
             power = self.power
-        else:  # a channel of its own carries its share of the grey axis
+        else:  # a single channel has its share of the grey axis
             power = (sum(self.power) / 3,)
         return torch.tensor(power, dtype=torch.float64, device=x.device)
 

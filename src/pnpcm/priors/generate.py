@@ -1,4 +1,4 @@
-"""Images from noise alone: how one sees what a prior has learned."""
+"""Samples of a prior: Heun's method for denoisers, multistep sampling for consistency models."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def consistency_sample(
 
 
 def _noise(shape: Sequence[int], each: Sequence[torch.Generator], prior: Prior) -> Tensor:
-    """Standard normal images where the prior's weights are."""
+    """Standard normal images on the device of the prior's weights."""
     weights = prior.parameters() if isinstance(prior, torch.nn.Module) else iter(())
     like = torch.empty(0, device=next((p.device for p in weights), torch.device("cpu")))
     return torch.stack([randn(shape[1:], g, like) for g in each])

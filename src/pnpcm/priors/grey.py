@@ -22,8 +22,8 @@ class GreyPrior(WrappedPrior):
     .. math:: f(x, \sigma) = \tfrac13 \textstyle\sum_c
               \text{prior}\big((x, x, x), \sqrt3\, \sigma\big)_c
 
-    √3, because equal channels have equal noise. A prior for independent noise of level s expects
-    their mean to have s/√3; told s = σ it would take most of the noise for detail (a photograph
+    √3, because equal channels have equal noise. For independent noise of level s a prior expects
+    noise s/√3 of their mean; at s = σ it would keep most of the noise as detail (a photograph
     at σ = 0.3, shipped ``natural``: 19.6 dB instead of 26.5). So ``sigma_min`` and ``sigma_max``
     are those of ``prior`` divided by √3, and f(x, sigma_min) = x still holds.
 
@@ -58,5 +58,5 @@ class GreyPrior(WrappedPrior):
 
     @classmethod
     def example(cls) -> GreyPrior:
-        """Of a tiny prior with a fixed smooth network."""
+        """GreyPrior of a tiny prior with a fixed smooth network, for the laws."""
         return cls(ConsistencyModel.example())

@@ -1,4 +1,4 @@
-"""Gaussian mixtures: a prior that is not log-concave and still known exactly."""
+"""Gaussian mixtures: a prior in closed form that is not log-concave."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class GaussianMixturePrior:
 
     @classmethod
     def example(cls) -> GaussianMixturePrior:
-        """Two kinds of tiny image, for the laws."""
+        """A mixture of two tiny images, for the laws."""
         means = torch.stack([torch.full((3, 16, 20), -0.3), torch.full((3, 16, 20), 0.4)])
         return cls(means, torch.tensor([0.2, 0.3]))
 

@@ -1,8 +1,8 @@
 """The four scalings between a noisy image and a bare network, as functions of the noise level.
 
 ``f(v, σ) = c_skip v + c_out F(c_in v, c_noise)``, Karras et al. (2022) Table 1, with the boundary
-condition of Song et al. (2023) for consistency models. The network never learns what a noise
-level is; these functions are the only translators.
+condition of Song et al. (2023) for consistency models. The network depends on the noise level only
+through these functions.
 
 ``c_noise`` is a convention of the code that trained the network, and the weights do not show it:
 
@@ -26,7 +26,7 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError
 
 C_NOISE = {"openai": 250.0, "edm": 0.25}
-"""Conventions for what a network is told about the level: c_noise = factor · ln σ."""
+"""Conventions of the noise input of a network: c_noise = factor · ln σ."""
 
 
 class Scalings(NamedTuple):

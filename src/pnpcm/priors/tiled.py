@@ -1,4 +1,4 @@
-"""Large images in tiles: memory is that of one tile, whatever the size of the image."""
+"""TiledPrior: evaluation of a prior on overlapping tiles, with the memory of one tile."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pnpcm.priors.wrapped import WrappedPrior
 
 
 class Window(NamedTuple):
-    """One axis of a tile: the prior sees ``seen``; of what it makes, ``kept`` is pasted."""
+    """One axis of a tile: the prior is evaluated on ``seen``; ``kept`` of its result is used."""
 
     seen: slice
     kept: slice
 
 
 class TiledPrior(WrappedPrior):
-    """``prior`` evaluated on overlapping squares, of which the centres are pasted.
+    """``prior`` evaluated on overlapping square tiles, of which the centres are used.
 
-    ``tile``: side of the pasted square; ``prior`` sees squares of ``tile + 2 halo``, and images
-    that fit into one go straight through. Both are rounded up to multiples of the network's
-    stride. Squares lie inside the image, on multiples of the stride, so that its borders are where
-    the whole image has them. With a halo of at least the network's receptive radius (None: that)
-    the result is that of the whole image to rounding, and ``exact`` is True. A network with
-    GroupNorm or attention has no such radius: a halo must be given, and tiling is approximate.
+    ``tile``: side of the centre; ``prior`` is evaluated on squares of ``tile + 2 halo``, and on the
+    whole image if it fits into one. Both are rounded up to multiples of the network's stride. Tiles
+    are inside the image, at multiples of the stride, so that they have the image's own borders.
+    With a halo of at least the network's receptive radius (None: that radius) the result is that of
+    the whole image up to rounding, and ``exact`` is True. A network with GroupNorm or attention has
+    no such radius: a halo must be given, and tiling is approximate.
 
     Costs one evaluation per image in ``nfe``, but (1 + 2 halo / tile)² times the work. One tile of
     one image is evaluated at a time.
@@ -44,9 +44,9 @@ class TiledPrior(WrappedPrior):
         radius: int | None = getattr(config, "receptive_radius", None)
         if halo is None and radius is None:
             why = (
-                "its network looks at the whole image, through GroupNorm or attention"
+                "its network depends on the whole image, through GroupNorm or attention"
                 if hasattr(config, "receptive_radius")
-                else "how far its network looks is unknown"
+                else "the receptive radius of its network is unknown"
             )
             raise ArgumentError(
                 f"halo must be given for this {type(prior).__name__}: {why}; "
@@ -57,14 +57,14 @@ class TiledPrior(WrappedPrior):
         stride = getattr(network, "stride", 1)
         self.stride: int = stride if isinstance(stride, int) else 1
         self.padding = padding_of(network)
-        # two strides at least: padding a narrower rest would mirror other pixels than the whole
+        # at least two strides: padding of a narrower rest would mirror other pixels
         self.tile = max(_round_up(tile, self.stride), 2 * self.stride)
         self.halo = _round_up(halo if halo is not None else radius or 0, self.stride)
         self.radius = radius
 
     @property
     def exact(self) -> bool:
-        """Whether tiles are known to give what the whole image gives, to rounding."""
+        """Whether the result is that of the whole image up to rounding."""
         return self.radius is not None and self.halo >= self.radius
 
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class TiledPrior(WrappedPrior):
 
     @classmethod
     def example(cls) -> TiledPrior:
-        """Nine pixels at a time of a network that looks at one, for the laws."""
+        """Tiles of nine pixels for a network that acts per pixel, for the laws."""
         return cls(ConsistencyModel.example(), tile=9, halo=0)
 
 
@@ -114,5 +114,5 @@ def _round_up(n: int, stride: int) -> int:
 def _check_whole(name: str, value: int, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ArgumentError(
-            f"{name} must be a whole number of pixels, {least} at least, got {value!r}"
+            f"{name} must be a whole number of pixels, at least {least}, got {value!r}"
         )

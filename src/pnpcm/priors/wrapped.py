@@ -1,4 +1,4 @@
-"""What priors around another prior share: its levels, range, cost and story."""
+"""WrappedPrior, the base of priors that call another prior and have its levels and range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pnpcm.counted import check_prior
 
 
 class WrappedPrior(nn.Module):
-    """A prior that calls ``prior`` and has its members; a module, so that ``.to`` reaches it."""
+    """A prior that calls ``prior`` and has its members; a module, so that ``.to`` moves both."""
 
     def __init__(self, prior: Prior) -> None:
         super().__init__()
@@ -36,17 +36,17 @@ class WrappedPrior(nn.Module):
 
     @property
     def kind(self) -> str:
-        """Of the inner prior; like ``network``, there only if it is there."""
+        """Kind of the inner prior; an AttributeError if it has none, as for ``network``."""
         kind: str = getattr(self.prior, "kind")  # noqa: B009  # no member of the protocol
         return kind
 
     @property
     def network(self) -> Any:
-        """The bare network at the bottom."""
+        """The network of the inner prior."""
         return getattr(self.prior, "network")  # noqa: B009
 
     @property
     def info(self) -> dict[str, Any]:
-        """What the file of the inner prior says about it."""
+        """The metadata of the inner prior."""
         info: dict[str, Any] = getattr(self.prior, "info", {})
         return info

@@ -1,4 +1,4 @@
-"""Problems: tasks (what a user asks for), measurements, and what a solver is given."""
+"""Problems: tasks, measurement files, and the problem that a solver is given."""
 
 from pnpcm.problems.choice import TaskChoice
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes

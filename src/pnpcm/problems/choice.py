@@ -1,4 +1,4 @@
-"""A task as a user describes it for files: by name and options, a mask, or an operator's name."""
+"""TaskChoice: a task for image files, given by name and options, a mask, or an operator."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from pnpcm.problems.task import Custom, Task
 
 @dataclass(frozen=True)
 class TaskChoice:
-    """``task``: row of ``TASKS`` with its ``options``; or ``operator``, module:name of one's own.
+    """``task``: row of ``TASKS`` with its ``options``; or ``operator``: module:name of your own.
 
-    ``mask``: picture in which white is to be filled, ``mask_color``: colour painted over holes
-    (inpainting). What is wrong for every file is said at once, when the choice is made.
+    For inpainting, ``mask``: image in which white is to be filled, ``mask_color``: colour of the
+    pixels to be filled. Errors that concern every file are raised in the constructor.
     """
 
     task: str | None = None
@@ -38,34 +38,34 @@ class TaskChoice:
         has_mask = self.mask is not None or self.mask_color is not None
         if self.operator is not None:
             if self.task is not None or self.options:
-                raise ArgumentError("operator is given: leave --task and its options out")
+                raise ArgumentError("--operator is given: leave --task and its options out")
             return
         if self.task is None:
             if self.options or has_mask:
-                raise ArgumentError("task is missing; give --task")
+                raise ArgumentError(f"--task is missing; expected one of {', '.join(TASKS)}")
             return
         _ = TASKS[self.task]  # raises, with the nearest name
         if self.task == "phase-retrieval":
             raise ArgumentError(
-                "phase-retrieval works on measurement files of `pnpcm simulate`; give NAME.npz and "
+                "phase-retrieval needs a measurement file of `pnpcm simulate`; give NAME.npz and "
                 "leave --task out"
             )
         if has_mask and self.task != "inpaint":
-            raise ArgumentError(f"task {self.task} does not take a mask; --task inpaint does")
+            raise ArgumentError(f"--task {self.task} does not take a mask; --task inpaint does")
         if self.task == "inpaint":
             if (self.mask is None) == (self.mask_color is None):
                 raise ArgumentError(
-                    "inpaint needs --mask FILE or --mask-color #rrggbb, one of them"
+                    "--task inpaint needs --mask FILE or --mask-color #rrggbb, one of them"
                 )
         elif self.task != "jpeg" or self.options:
             build(TASKS[self.task], self.options)
 
     def of(self, photo: Photo) -> tuple[Task, tuple[str, ...]]:
-        """The task of one picture, and what must be said about it."""
+        """The task of one image, and notes for its record."""
         if self.operator is not None:
             return Custom(import_operator(self.operator, tuple(photo.x.shape[1:]))), ()
         if self.task is None:
-            raise ArgumentError(f"{photo.path} is a picture, which needs a task; give --task")
+            raise ArgumentError(f"{photo.path} is an image, which needs a task; give --task")
         if self.task == "jpeg" and not self.options:
             return Jpeg.from_file(photo.path), ()
         notes: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class TaskChoice:
         return build(TASKS[self.task], options), notes
 
     def to_dict(self) -> dict[str, Any]:
-        """What was chosen, for the record; arrays by their shape."""
+        """The choice as plain values for the record; arrays as their shape."""
         named = {"task": self.task, "operator": self.operator, "mask_color": self.mask_color}
         options = {k: _plain(v) for k, v in self.options.items()}
         found = named | options | {"mask": self.mask}
@@ -91,7 +91,7 @@ def _plain(value: Any) -> Any:
 
 
 def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> Any:
-    """The operator ``module:name``; a class or function is called, with the shape if it can be."""
+    """The operator ``module:name``; classes and functions are called, with the shape if taken."""
     module, _, attribute = name.partition(":")
     if not (module and attribute):
         raise ArgumentError(f"operator is {name!r}, expected module:name, e.g. my_module:MyBlur")
@@ -112,12 +112,12 @@ def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> An
             last = error
     raise ArgumentError(
         f"operator {name!r} cannot be built without arguments ({last}); "
-        "name an instance, or a function that returns one"
+        "give an instance, or a function that returns one"
     ) from last
 
 
 def hole_mask(path: Path) -> tuple[Tensor, tuple[str, ...]]:
-    """The kept pixels (1) of a mask picture in which white is to be filled."""
+    """The mask of kept pixels (1), from a mask image in which white is to be filled, and notes."""
     x = read_photo(path).x.mean(1)[0]
     white = x > 0
     notes: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ def hole_mask(path: Path) -> tuple[Tensor, tuple[str, ...]]:
 
 
 def colour_mask(photo: Photo, colour: str) -> Tensor:
-    """The kept pixels (1) of a picture with holes painted in ``colour``; one pixel of margin."""
+    """The mask of kept pixels (1) of an image: all but ``colour``, with a margin of one pixel."""
     text = colour.removeprefix("#")
     try:
         values = [int(text[i : i + 2], 16) for i in (0, 2, 4)]
@@ -145,6 +145,6 @@ def colour_mask(photo: Photo, colour: str) -> Tensor:
 
 def _check_holes(white: Tensor, what: str) -> None:
     if not bool(white.any()):
-        raise ArgumentError(f"{what} marks no pixel; white (or the colour) is what gets filled")
+        raise ArgumentError(f"{what} marks no pixel; white (or the colour) is filled")
     if bool(white.all()):
-        raise ArgumentError(f"{what} marks every pixel; white is to be filled, black is kept")
+        raise ArgumentError(f"{what} marks every pixel; white is filled, black is kept")

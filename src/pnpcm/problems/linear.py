@@ -28,7 +28,7 @@ from pnpcm.problems.task import Problem, Shape, Task, conditioning
 
 @dataclass(frozen=True, eq=False)
 class Denoise(Task):
-    """y is the image and noise."""
+    """y is the image with additive noise."""
 
     name = "denoise"
 
@@ -49,7 +49,7 @@ class Denoise(Task):
 
 @dataclass(frozen=True, eq=False)
 class Inpaint(Task):
-    """Pixels are missing. ``mask`` (1 = kept), or ``missing``: the share to drop at random."""
+    """Pixels are missing. ``mask`` (1 = kept), or ``missing``: share of pixels to remove."""
 
     name = "inpaint"
     mask: Tensor | None = None
@@ -58,7 +58,7 @@ class Inpaint(Task):
     def __post_init__(self) -> None:
         if (self.mask is None) == (self.missing is None):
             raise ArgumentError(
-                "inpaint needs a mask, or missing (the share to drop) to draw one; give one of them"
+                "inpaint needs a mask, or missing (share of pixels) to draw one; give one of them"
             )
 
     @property
@@ -104,9 +104,9 @@ class Inpaint(Task):
 
 @dataclass(frozen=True, eq=False)
 class SuperRes(Task):
-    """y is smaller than the image by a whole ``factor``, reduced by ``downsampler``.
+    """y is the image reduced by an integer ``factor`` with ``downsampler``.
 
-    ``size``: height and width of the picture where ``fit`` grew it to multiples of the factor.
+    ``size``: original height and width, if ``fit`` padded the image to multiples of the factor.
     """
 
     name = "superres"
@@ -129,7 +129,7 @@ class SuperRes(Task):
         return {"factor": self.factor} | named
 
     def fit(self, x: Tensor) -> tuple[Tensor, Self]:
-        """Sides grown to multiples of the factor by replication."""
+        """``x`` padded by replication to multiples of the factor, and the task with its size."""
         height, width = x.shape[-2:]
         bottom, right = -height % self.factor, -width % self.factor
         if bottom == right == 0:
@@ -150,7 +150,7 @@ class SuperRes(Task):
         return problem.picture(F.interpolate(problem.y, size, mode="bicubic").clamp(-1, 1))
 
     def conditioning(self, problem: Problem) -> tuple[float, float]:
-        """Of a small image: the size changes nothing."""
+        """Computed on a small image, since the values do not depend on the size."""
         side = 16 * self.factor
         return conditioning(self.operator((1, side, side)), torch.zeros(1, 1, 16, 16))
 
@@ -162,9 +162,9 @@ BOUNDARIES = ("unknown", "zero", "circular", "reflect")
 class Deblur(Task):
     """y is blurred by a ``kernel``, a ``gaussian`` (size, sigma) or a ``motion`` (length, angle).
 
-    ``boundary``: what lies beyond the picture; "unknown" solves on a canvas grown by the kernel.
-    ``linear_light``: light was blurred, not pixel values (borders are then replicated).
-    ``reference``: the Gaussian of the authors' released code, with zero borders; the paper's
+    ``boundary``: boundary condition; "unknown" solves for an image padded by the kernel size.
+    ``linear_light``: the blur acts on linear light, not on sRGB values (borders are replicated).
+    ``reference``: the Gaussian of the authors' released code, with zero boundary; the paper's
     deblurring score belongs to it (see ``GaussianBlur``).
     """
 
@@ -196,7 +196,7 @@ class Deblur(Task):
 
     @property
     def taps(self) -> Tensor:
-        """The kernel in numbers."""
+        """The kernel as a tensor."""
         if self.gaussian is not None:
             return gaussian_kernel(int(self.gaussian[0]), self.gaussian[1])
         if self.motion is not None:
@@ -217,7 +217,7 @@ class Deblur(Task):
         return {"size": int(self.gaussian[0]), "sigma": float(self.gaussian[1])} | named
 
     def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
-        """A simulated picture needs something beyond its border: its mirror."""
+        """This task with the boundary "reflect" instead of "unknown", for simulation."""
         if self.boundary != "unknown" or self.linear_light:
             return self
         return replace(self, boundary="reflect")
@@ -242,7 +242,7 @@ class Deblur(Task):
         return Problem(y, operator, window=(margins[2], margins[0], *shape[1:]))
 
     def conditioning(self, problem: Problem) -> tuple[float, float]:
-        """Of a small image: the size changes nothing."""
+        """Computed on a small image, since the values do not depend on the size."""
         if self.linear_light:
             return 1.0, 1.0
         side = max(64, 2 * max(self.taps.shape))

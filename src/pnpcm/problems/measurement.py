@@ -1,4 +1,4 @@
-"""Measurement files: a measurement with the task and the noise that made it, in one ``.npz``."""
+"""Measurement files: y, task and noise level in one ``.npz`` file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUFFIX = ".npz"
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """``y`` ``(1, …)`` of a task with noise ``sigma_y`` ([0, 1] scale)."""
+    """A measurement ``y`` ``(1, …)`` of a task with noise ``sigma_y`` ([0, 1] scale)."""
 
     y: Tensor
     task: Task
@@ -32,7 +32,7 @@ class Measurement:
 
 
 def simulate(x: Tensor, task: Task, sigma_y: float, *, seed: int = 0) -> Measurement:
-    """Degrade clean images ``(B, C, H, W)`` as ``task`` says; masks, codes, noise by ``seed``."""
+    """The measurement of clean images ``(B, C, H, W)``; ``seed``: of masks, codes and noise."""
     generator = torch.Generator().manual_seed(seed)
     x, task = task.fit(x)
     shape = (x.shape[1], x.shape[2], x.shape[3])
@@ -42,7 +42,7 @@ def simulate(x: Tensor, task: Task, sigma_y: float, *, seed: int = 0) -> Measure
 
 
 def write_measurement(path: Path, measurement: Measurement) -> None:
-    """Write everything that ``read_measurement`` needs, atomically; nothing in it is code."""
+    """Write a measurement file atomically. It contains data only, no pickled objects."""
     plain = measurement.task.to_dict()
     arrays = {name: value for name, value in plain.items() if isinstance(value, Tensor)}
     words = {name: value for name, value in plain.items() if name not in arrays}
@@ -78,7 +78,7 @@ def read_measurement(path: Path) -> Measurement:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise ArgumentError(
-            f"{path} is no measurement file of `pnpcm simulate` ({error})"
+            f"{path} is not a measurement file written by `pnpcm simulate` ({error})"
         ) from error
     if not isinstance(task, Task):
         raise ArgumentError(f"{path} holds a {type(task).__name__}, expected a task")
@@ -86,20 +86,20 @@ def read_measurement(path: Path) -> Measurement:
 
 
 def preview(measurement: Measurement) -> Tensor | None:
-    """``y`` as a picture ``(C, H, W)``, where it is one."""
+    """``y`` as an image ``(C, H, W)``; None if it is not an image."""
     y = measurement.y
     return y[0] if y.ndim == 4 and not y.is_complex() and y.shape[1] in (1, 3) else None
 
 
 def find_inputs(inputs: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
-    """Files as given, and of folders what ends in ``suffixes``, in the order of their names."""
+    """The files given, and the files in folders that end in ``suffixes``, sorted by name."""
     found: list[Path] = []
     for path in inputs:
         if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.suffix.lower() in suffixes)
             if not inside:
                 raise ArgumentError(
-                    f"input {path} is a folder without pictures ({', '.join(suffixes)})"
+                    f"input {path} is a folder without images ({', '.join(suffixes)})"
                 )
             found += inside
         elif not path.exists():

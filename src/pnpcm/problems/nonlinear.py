@@ -15,8 +15,8 @@ from pnpcm.errors import ArgumentError
 from pnpcm.operators import JPEG, NonlinearBlur, OperatorBase, PhaseRetrieval
 from pnpcm.problems.task import Problem, Shape, Task
 
-# Root mean square error of quality 5 on photographs in [-1, 1] (24 dB). It falls with the square
-# root of the tables' mean: most of what a coarse table discards is small already.
+# Root mean square error of quality 5 on photographs in [-1, 1] (24 dB). It decreases with the
+# square root of the mean of the tables, since most discarded coefficients are small.
 _QUALITY_5_ERROR = 0.126
 
 
@@ -24,8 +24,8 @@ _QUALITY_5_ERROR = 0.126
 class Jpeg(Task):
     """y was compressed at a ``quality``, or with the ``tables`` of its file.
 
-    ``reference``: codec and smooth stand-in of the paper's code instead of those of real files;
-    y is not rounded to 8 bits.
+    ``reference``: codec and differentiable surrogate of the paper's code instead of those of real
+    files; y is not rounded to 8 bits.
     """
 
     name = "jpeg"
@@ -38,12 +38,12 @@ class Jpeg(Task):
         if (self.quality is None) == (self.tables is None):
             raise ArgumentError(
                 "jpeg needs the quality, or the tables that are read from a .jpg file; "
-                "give --quality for a picture in another format"
+                "give --quality for an image in another format"
             )
 
     @classmethod
     def from_file(cls, path: Path) -> Jpeg:
-        """The compression that wrote a ``.jpg`` file."""
+        """The task with the quantization tables of a ``.jpg`` file."""
         operator = JPEG.from_file(path)
         return cls(tables=operator.tables, subsampling=operator.subsampling)
 
@@ -57,7 +57,7 @@ class Jpeg(Task):
         return ({} if self.quality is None else {"quality": self.quality}) | named
 
     def operator(self, image_shape: Shape) -> JPEG:
-        """With the chroma sampling and the 8-bit pixels of real files, or those of the paper."""
+        """JPEG with chroma subsampling and 8-bit pixels as in files, or as in the paper's code."""
         quality = 50 if self.quality is None else self.quality
         return JPEG(
             quality,
@@ -75,10 +75,10 @@ class Jpeg(Task):
 
 @dataclass(frozen=True, eq=False)
 class NonlinearDeblur(Task):
-    """A camera moved by ``length`` pixels at ``angle`` degrees; light adds up, pixels do not.
+    """Camera motion of ``length`` pixels at ``angle`` degrees, averaged in linear light.
 
-    ``kernel_wizard``: the network of the paper in its place, a checkpoint file
-    (``GOPRO_wVAE.pth`` of blur-kernel-space-exploring); sides are multiples of 128.
+    ``kernel_wizard``: checkpoint file of the paper's network, used instead
+    (``GOPRO_wVAE.pth`` of blur-kernel-space-exploring); sides must be multiples of 128.
     """
 
     name = "nonlinear-deblur"
@@ -90,12 +90,12 @@ class NonlinearDeblur(Task):
     def __post_init__(self) -> None:
         if self.kernel_wizard is not None and self._motion:
             raise ArgumentError(
-                f"kernel_wizard brings its own blur; leave {', '.join(self._motion)} out"
+                f"kernel_wizard has its own blur; leave {', '.join(self._motion)} out"
             )
 
     @property
     def _motion(self) -> dict[str, float]:
-        """What differs from the usual camera."""
+        """The motion options that differ from their defaults."""
         usual = {"length": 15.0, "angle": 30.0, "exposure": 1.0}
         given = {name: getattr(self, name) for name in usual}
         return {name: value for name, value in given.items() if value != usual[name]}
@@ -118,8 +118,8 @@ class NonlinearDeblur(Task):
 class PhaseRetrievalTask(Task):
     """y holds magnitudes of the coded image's Fourier transform; the code is drawn or given.
 
-    ``reference``: start as the paper's code does, and choose the signs of the channels as it does,
-    by LPIPS to a sample of the prior.
+    ``reference``: start value and choice of the channels' signs as in the paper's code, by LPIPS
+    to a sample of the prior.
     """
 
     name = "phase-retrieval"
@@ -154,13 +154,13 @@ class PhaseRetrievalTask(Task):
         return Problem(y, self.operator((0, 0, 0)))
 
     def baseline(self, problem: Problem) -> Tensor:
-        """Nothing: a grey image."""
+        """A grey image: y is not an image."""
         return torch.zeros(problem.operator.x_shape(problem.y))
 
 
 @lru_cache(maxsize=1)
 def _kernel_wizard(path: str) -> NonlinearBlur:
-    """The network's blur; the file of 460 MB is read once for many images."""
+    """The blur of the network; the file of 460 MB is read once and cached."""
     if not Path(path).is_file():
         raise ArgumentError(
             f"kernel_wizard is {path}, which is not a file; give GOPRO_wVAE.pth of "

@@ -1,4 +1,4 @@
-"""Signs of the channels, which phase retrieval cannot see: set by a reference or the prior."""
+"""Signs of the channels, which phase retrieval does not determine: chosen by reference or prior."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LEVEL = 0.3
 def resolve_signs(
     operator: PhaseRetrieval, x: Tensor, reference: Tensor | None, prior: Prior
 ) -> tuple[Tensor, str]:
-    """``x`` with its signs turned to fit ``reference``, or else to please the prior most.
+    """``x`` with the signs nearest to ``reference``, else those that the prior denoises best.
 
-    An operator with ``reference=True`` gets the rule of the paper's code: the smallest LPIPS to
-    ``reference``, or else to one sample of the prior.
+    An operator with ``reference=True`` uses the rule of the paper's code: the smallest LPIPS to
+    ``reference``, else to one sample of the prior. The second value is a note for the record.
     """
     if operator.reference:
         return _as_released(operator, x, reference, prior)
@@ -34,8 +34,8 @@ def resolve_signs(
 
     turned = operator.resolve_signs(x, x, surprise)
     return turned, (
-        "signs of the channels: those that the prior denoises best; a guess, which may be wrong "
-        "(give a reference to be sure)"
+        "signs of the channels: those that the prior denoises best, which may be wrong "
+        "(give a reference to determine them)"
     )
 
 
@@ -46,12 +46,12 @@ def _as_released(
     if reference is None:
         generator = torch.Generator().manual_seed(0)
         reference = consistency_sample(prior, (1, *x.shape[1:]), generator=generator)
-        image = "a sample of the prior, as in the paper's code; a guess, which may be wrong"
+        image = "a sample of the prior, as in the paper's code; they may be wrong"
     distance, name = (lpips, "LPIPS") if available() else (squared_distance, "squared distance")
     turned = operator.resolve_signs(x, reference.to(x), distance)
     return turned, f"signs of the channels: those of the smallest {name} to {image}"
 
 
 def squared_distance(a: Tensor, b: Tensor) -> Tensor:
-    """Mean square of the difference, one number per image."""
+    """Mean squared difference of each image ``(B,)``."""
     return (a - b).square().flatten(1).mean(1)

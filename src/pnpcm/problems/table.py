@@ -1,4 +1,4 @@
-"""TASKS: the tasks by name, and how options of a user become one."""
+"""TASKS: the tasks by name; ``build`` makes a task from options."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TASKS: Table[type[Task]] = Table(
 
 
 def build(row: type[Task], options: Mapping[str, Any]) -> Task:
-    """A task from the options a user gave; one that it does not know is an error."""
+    """The task with the given options; an unknown option is an error."""
     known = [f.name for f in fields(row)]
     for key in options:
         if key not in known:

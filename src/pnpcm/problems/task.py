@@ -1,4 +1,4 @@
-"""What a task is: an operator described by options, for measured data or for clean images."""
+"""Task: a degradation with its options; Problem: the measurement and operator to be solved."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Window = tuple[int, int, int, int]
 class Problem:
     """A measurement ready to be solved.
 
-    ``known``: 1 where ``y`` was measured, None everywhere. ``window``: (top, left, height, width)
-    of the picture inside the image that is solved for, None for all of it.
+    ``known``: 1 where ``y`` was measured; None: everywhere. ``window``: (top, left, height, width)
+    of the requested part of the image that is solved for; None: all of it.
     """
 
     y: Tensor
@@ -32,11 +32,11 @@ class Problem:
 
     @property
     def is_denoising(self) -> bool:
-        """Whether y is the image and noise."""
+        """Whether y is the image with additive noise."""
         return bool(getattr(self.operator, "is_identity", False))
 
     def picture(self, x: Tensor) -> Tensor:
-        """The part of the solved image that the user asked for."""
+        """The requested part of the solved image."""
         if self.window is None:
             return x
         top, left, height, width = self.window
@@ -47,8 +47,8 @@ class Problem:
 class Task(Config):
     """One kind of degradation with its options; fields are numbers, words or tensors.
 
-    ``operator(image_shape)`` is the forward model of a clean image, ``problem(y)`` what is solved
-    for a measurement. They differ where the truth is not known: a photograph has no known border.
+    ``operator(image_shape)`` is the forward model of a clean image, ``problem(y)`` the problem that
+    is solved for a measurement. They can differ: the boundary of a photograph is not known.
     """
 
     name: ClassVar[str]
@@ -60,11 +60,11 @@ class Task(Config):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What a preset fixes about the operator; presets with equal options fit exactly."""
+        """The options of the operator that presets are matched by."""
         return {}
 
     def plain(self) -> dict[str, Any]:
-        """The options as plain values for records; arrays by their shape."""
+        """The options as plain values for records; arrays as their shape."""
         found: dict[str, Any] = {}
         for name, value in self.to_dict().items():
             if isinstance(value, Tensor):
@@ -74,43 +74,43 @@ class Task(Config):
         return found
 
     def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
-        """This task with everything random drawn for images of ``image_shape``; here: nothing."""
+        """This task with its random parts drawn for images of ``image_shape``; here: none."""
         return self
 
     def fit(self, x: Tensor) -> tuple[Tensor, Self]:
-        """``x`` in a size that the operator takes, and the task that remembers; here: as it is."""
+        """``x`` padded to a size that the operator takes, and the task; here: unchanged."""
         return x, self
 
     def operator(self, image_shape: Shape) -> OperatorBase:
         raise NotImplementedError
 
     def problem(self, y: Tensor) -> Problem:
-        """What is solved for ``y`` ``(B, C, H, W)``; here: the operator of images like ``y``."""
+        """The problem for ``y`` ``(B, C, H, W)``; here: with the operator of the shape of ``y``."""
         return Problem(y, self.operator(_shape(y)))
 
     def baseline(self, problem: Problem) -> Tensor:
-        """What one has without pnpcm, in the size of the result; here: ``y`` itself."""
+        """The image before restoration, in the size of the result; here: ``y``."""
         return problem.y
 
     def error_std(self, noise_std: float) -> float:
-        """Typical distance of ``y`` from A(x), noise and what else is lost; floor: 8-bit pixels."""
+        """Typical RMS of y − A(x): noise and model error, at least the rounding of 8-bit pixels."""
         return max(noise_std, 1 / 255)
 
     def conditions(self, problem: Problem, noise_std: float) -> dict[str, float]:
-        """How hard the problem is, for the rule of parameters: see :func:`conditioning`."""
+        """The conditions of the problem for the rule of parameters, see :func:`conditioning`."""
         gain, seen = self.conditioning(problem)
         return {"error_std": self.error_std(noise_std), "gain": gain, "seen": seen}
 
     def conditioning(self, problem: Problem) -> tuple[float, float]:
-        """‖A‖ and the share of the image that A sees; here: of the problem's own operator."""
+        """‖A‖ and the share of the image that A measures; here: of the problem's operator."""
         return conditioning(problem.operator, problem.y)
 
 
 def conditioning(operator: Operator, y: Tensor) -> tuple[float, float]:
-    """‖A‖ and trace(AᵀA) / (‖A‖² n), the share of the image that A sees, by random probes.
+    """‖A‖ and trace(AᵀA) / (‖A‖² n), the share of the image that A measures, by random probes.
 
-    1 for the identity, the share of kept pixels for a mask, small for a strong blur. A nonlinear
-    operator counts as seeing all: (1, 1).
+    The share is 1 for the identity, that of the kept pixels for a mask, small for a strong blur.
+    (1, 1) for a nonlinear operator.
     """
     if not hasattr(operator, "A_adjoint") or not getattr(operator, "linear", True):
         return 1.0, 1.0
@@ -129,7 +129,7 @@ def _shape(y: Tensor) -> Shape:
 
 @dataclass(frozen=True, eq=False)
 class Custom(Task):
-    """Any forward model; one of ours is recognised, so that its presets apply."""
+    """Any forward model; the presets of pnpcm's own operators apply to them here too."""
 
     name = "custom"
     forward: Operator

@@ -1,8 +1,8 @@
-"""Reconstruction, one path for photographs and scans.
+"""Reconstruction of photographs and scans, by the same steps.
 
-``Options`` (what the user chose) → ``plan`` (prior, method, noise, numbers) → ``run`` (the solver)
-→ ``check`` (what the result says about itself) → ``record`` (``NAME.result.json``). ``photo`` and
-``scan`` are the two entries.
+``Options`` (choices of the user) → ``plan`` (prior, method, noise, parameters) → ``run`` (the
+solver) → ``check`` (self-check of the result) → ``record`` (``NAME.result.json``). The entry points
+are in ``photo`` and ``scan``.
 """
 
 from pnpcm.recon.options import AIMS, Options

@@ -1,6 +1,6 @@
-"""Many inputs, one after the other: finished results are kept, a failure is named and passed over.
+"""Processing of many input files: finished results are kept, failures are reported and skipped.
 
-Photographs and scans share this: what is done with one input is a function.
+Used for photographs and scans; the function that processes one input is an argument.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pnpcm.io.files import remove_leftovers
 from pnpcm.recon.record import Request, finished
 
 Work = Callable[[Path, Path, Request], tuple[dict[str, Any], str]]
-"""(input, target, request) → the record that was written, and a report for a person."""
+"""(input, target, request) → the record that was written, and a report as text."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one input: ``done``, ``kept`` from an earlier run, or ``failed``."""
+    """The outcome of one input: ``done``, ``kept`` from an earlier run, or ``failed``."""
 
     input: Path
     status: str
@@ -32,11 +32,11 @@ class Outcome:
 def process(
     inputs: Sequence[Path], targets: Sequence[Path], choices: Mapping[str, Any], work: Work
 ) -> Iterator[Outcome]:
-    """Do ``work`` on each input whose result is not there yet.
+    """Yield the outcome of each input, after ``work`` on those without a finished result.
 
-    ``targets``: where each result goes; its stem names the record beside it. ``choices``: what the
-    user asked for, stored with each result: the result of another request, or of an input that
-    has changed since, is made anew.
+    ``targets``: output path of each result; its stem is the name of the record. ``choices``: the
+    request of the user, stored with each result; a result of another request, or of an input that
+    has changed, is computed again.
     """
     for folder in {target.parent for target in targets}:
         if folder.is_dir():

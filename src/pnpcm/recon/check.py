@@ -1,7 +1,7 @@
-"""Check: what a result can say about itself without the truth.
+"""Self-check of a result without ground truth.
 
-Does it explain the data up to its noise, is it clipped, is it like the images that the prior
-knows, and (for scans) do the coil maps cover the object?
+Data residual relative to the noise, share of clipped values, similarity to the prior's training
+images, and (for scans) warnings about the input and the coil maps.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pnpcm.operators.traits import Misfit
 from pnpcm.rng import randn_like
 
 PROBE_SIGMA = 0.1
-"""Level at which the prior is asked to denoise its own result."""
+"""Noise level at which the prior denoises the result."""
 PROBE_SIDE = 192
-"""Side of the centre it is asked about: an evaluation of a large image costs minutes."""
+"""Side of the centre crop that it denoises: an evaluation of a large image takes minutes."""
 STRANGE = 1.5
-"""Denoising error, relative to that on the prior's own domain, above which an image is unlike."""
+"""Denoising error relative to that on the training domain above which an image is atypical."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,10 @@ class Check:
     """The self-check of a result.
 
     ``ratio``: ‖A(x) − y‖ / expected, with expected in ``unit``. ``clipped``: share of values at
-    the ends of the range; None where there are none. ``prior_ratio``: error of the prior when it
-    denoises this image, relative to its error on its own domain (None where the prior's file does
-    not tell). ``warnings``: sentences about the input or the coil maps. ``ok``: nothing is wrong.
+    the ends of the range; None if the range has no ends. ``prior_ratio``: error of the prior when
+    it denoises this image, relative to its error on its training domain (None if the prior's file
+    does not store it). ``warnings``: sentences about the input or the coil maps. ``ok``: no value
+    is out of its bounds and there is no warning.
     """
 
     residual: float
@@ -60,7 +61,7 @@ class Check:
         return asdict(self) | {"warnings": list(self.warnings), "ok": self.ok}
 
     def lines(self) -> list[str]:
-        """For a person."""
+        """The check as lines of text."""
         usual = "" if self.prior_ratio is None else f" ({self.prior_ratio:.2f} × usual)"
         found = [
             f"data: {self.verdict} (residual {self.ratio:.2f} × expected)",
@@ -79,7 +80,7 @@ def check(
     clamped: bool = True,
     warnings: Sequence[str] = (),
 ) -> Check:
-    """Judge an image ``(1, C, H, W)`` of a result by the misfits of all its images."""
+    """The check of an image ``(1, C, H, W)`` of a result, with the misfits of all its images."""
     residual, expected = (
         math.sqrt(sum(getattr(m, name) ** 2 for m in misfits)) for name in ("residual", "expected")
     )
@@ -102,10 +103,10 @@ def _verdict(ratio: float) -> str:
     if ratio > 2:
         return "the result does not explain the data: operator, noise level or steps are wrong"
     if ratio > 1.3:
-        return "the result leaves more of the data unexplained than the noise would"
+        return "the data residual is larger than the noise"
     if ratio < 0.5:
-        return "the result follows the data closer than its noise allows: sigma_y may be too high"
-    return "the result explains the data up to its noise"
+        return "the data residual is smaller than the noise: sigma_y may be too high"
+    return "the result explains the data up to the noise"
 
 
 @torch.no_grad()
@@ -125,7 +126,7 @@ def _prior_ratio(x: Tensor, prior: Prior) -> float | None:
 
 def _fit(prior_ratio: float | None) -> str:
     if prior_ratio is None:
-        return "unknown: the prior's file does not say how well it denoises its own domain"
+        return "unknown: the prior's file stores no denoising error of its training domain"
     if prior_ratio > STRANGE:
         return "the image is unlike those the prior was trained on: do not trust fine detail"
     return "the image is like those the prior was trained on"

@@ -1,4 +1,4 @@
-"""Options: everything a user may choose about a reconstruction, for photographs and scans alike.
+"""Options: all choices of the user about a reconstruction of photographs or scans.
 
 The Python interface, the command line and the app build the same object.
 """
@@ -23,18 +23,18 @@ TILE = 768
 
 @dataclass(frozen=True)
 class Options:
-    """What the user chose; None leaves the choice to the plan.
+    """The choices of the user; None leaves the choice to the plan.
 
     ``prior``: name, file, folder, Hub id or object; None: "natural" for photographs, "mri" for
     scans. ``method``: row of ``SOLVERS``; None: the default of the task. ``aim``: "fidelity", the
     image closest to the truth on average (no injected noise, the denoiser where it is better),
-    "perception", a draw with detail (consistency model, injected noise), or a number from 0 to 1
-    between them, which scales the injected noise. ``sigma_y``: noise
-    of y on the [0, 1] scale. ``steps``, ``preset``, ``settings``: numbers of the solver; what is
-    left open comes from a preset, a tuned row or the rule. ``samples``: independent
-    reconstructions, whose mean and spread are given. ``tile``: side of the squares on which the
-    prior works in large images, ``halo`` what it sees around them (None: all that its network
-    looks at). ``batch``: slices of a scan that are solved at once.
+    "perception", a sample with detail (consistency model, injected noise), or a number from 0 to 1
+    between them, which scales the injected noise. ``sigma_y``: noise of y on the [0, 1] scale.
+    ``steps``, ``preset``, ``settings``: parameters of the solver; the others come from a preset, a
+    tuned row or the rule. ``samples``: number of independent reconstructions, of which mean and
+    standard deviation are computed. ``tile``: side of the square tiles on which the prior is
+    evaluated in large images, ``halo``: their overlap in pixels (None: the receptive field of the
+    network). ``batch``: number of slices of a scan solved at once.
     """
 
     prior: str | Path | Prior | None = None
@@ -79,7 +79,7 @@ class Options:
 
     @classmethod
     def of(cls, options: Options | None, choices: Mapping[str, Any]) -> Options:
-        """``options`` as they are, or those that keyword arguments spell out."""
+        """``options``, or the options made of keyword arguments."""
         known = [f.name for f in fields(cls)]
         for name in choices:
             if name not in known:
@@ -94,7 +94,7 @@ class Options:
         return options
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values of what was chosen, for records; what was left open is not there."""
+        """The choices as plain values for records, without those that are None."""
         found = {f.name: getattr(self, f.name) for f in fields(self)}
         plain = {k: _plain(v) for k, v in found.items() if v is not None}
         return plain | {"settings": {k: str(v) for k, v in self.settings.items()}}

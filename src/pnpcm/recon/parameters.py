@@ -1,8 +1,8 @@
-"""Which method and which numbers a reconstruction runs with; what the user gives always wins.
+"""Choice of method and parameters of a reconstruction; values of the user take precedence.
 
-Numbers of PnP-CM: the user's preset, else a preset that fits exactly, else the rule through the
-presets of the family. Numbers of other methods: their row of ``BASELINES`` that was tuned on the
-prior, fitted to the noise. ``settings`` replace single numbers of either.
+Parameters of PnP-CM: the user's preset, else a preset of the same problem, else the rule fitted to
+the presets of the family. Parameters of other methods: their row of ``BASELINES`` that was tuned on
+the prior, adapted to the noise. ``settings`` replace single parameters.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TUNED_FOR = {
 
 @dataclass(frozen=True)
 class Numbered:
-    """A configuration and, in words, where it comes from."""
+    """A configuration and a description of its origin."""
 
     config: Config
     source: str
@@ -54,11 +54,11 @@ class Numbered:
 
 # method ------------------------------------------------------------------------------------------
 def choose_method(problem: Problem, options: Options, kinds: tuple[str, ...]) -> tuple[str, str]:
-    """The row of ``SOLVERS`` to use, and why. ``kinds``: of the prior that is there."""
+    """The row of ``SOLVERS`` to use, and the reason. ``kinds``: available kinds of the prior."""
     if options.method is not None:
         return options.method, "given"
     if options.preset is not None:
-        return "pnp-cm", "the preset's"
+        return "pnp-cm", "method of the preset"
     wants_fidelity = options.perception == 0 and options.samples == 1
     leaves_open = options.steps is None and not options.settings
     if problem.is_denoising and wants_fidelity and "edm" in kinds and leaves_open:
@@ -75,7 +75,7 @@ def choose_numbers(
     sigma_y: float,
     options: Options,
 ) -> Numbered:
-    """The numbers of ``method``. ``prior``: name that presets and tuned rows know it by."""
+    """The parameters of ``method``. ``prior``: its name in presets and tuned rows."""
     if method == "pnp-cm":
         found = _pnp_cm(task, problem, prior, sigma_y, options)
     elif method == "dpir" and problem.is_denoising:
@@ -159,7 +159,7 @@ def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, options: Op
 
 
 def _one_call(noise_std: float, steps: int | None) -> Numbered:
-    """DPIR from y itself: one step is D(y, noise_std)."""
+    """DPIR started at y: one step is D(y, noise_std)."""
     level = max(noise_std, 0.002)
     n = steps or 1
     config = DPIRConfig(n_steps=n, sigma_start=level, sigma_end=level, lam=1.0, noise_std=level)
@@ -169,7 +169,7 @@ def _one_call(noise_std: float, steps: int | None) -> Numbered:
 def _tuned(
     task: Task, problem: Problem, method: str, prior: str, sigma_y: float, steps: int | None
 ) -> Numbered:
-    """The tuned row of the method for this family of operators, fitted to the problem."""
+    """The tuned row of the method for this family of operators, adapted to the problem."""
     conditions = task.conditions(problem, 2 * sigma_y)
     family = task.operator_name
     if family not in TUNED_FOR:
@@ -182,15 +182,15 @@ def _tuned(
     if steps is not None:
         if "n_steps" not in known:
             raise ArgumentError(
-                f"steps is {steps}, but the number of evaluations of {method} is not free; "
+                f"steps is {steps}, but the number of evaluations of {method} is fixed; "
                 "leave steps out"
             )
         config = replace(config, n_steps=steps)  # type: ignore[type-var]
-    return Numbered(config, f"tuned row {row.name}, fitted to the noise")
+    return Numbered(config, f"tuned row {row.name}, adapted to the noise")
 
 
 def _row(method: str, prior: str, family: str, problem: Problem) -> Baseline:
-    """The row with the most trials; of scans the one of the nearest acceleration."""
+    """The row with the most trials; for scans the row of the nearest acceleration."""
     tasks = TUNED_FOR[family]
     if family == "mri":
         acceleration = problem.operator.preset_options["acceleration"]
@@ -202,13 +202,13 @@ def _row(method: str, prior: str, family: str, problem: Problem) -> Baseline:
     if not rows:
         raise ArgumentError(
             f"method {method!r} has no tuned numbers for {family} and the prior {prior!r}; "
-            "choose another method, or call its solver in Python with a configuration of yours"
+            "choose another method, or call its solver in Python with your own configuration"
         )
     return max(rows, key=lambda b: int(b.origin.partition("@")[2] or 12))
 
 
 def fit_noise(config: Config, noise_std: float) -> Config:
-    """The same run for another noise on y; a last level that was tuned follows the noise."""
+    """``config`` for another noise on y; a tuned last level is scaled with the noise."""
     known = {f.name for f in fields(config)}  # type: ignore[arg-type]
     if "noise_std" not in known:
         return config
@@ -228,7 +228,7 @@ def _own_presets(task: Task, prior: str) -> list[Preset]:
 
 
 def _family(task: Task, prior: str, conditions: Mapping[str, float]) -> tuple[list[Preset], str]:
-    """The presets to learn from, and what they are called."""
+    """The presets that the rule is fitted to, and the name of their family."""
     own, name = _own_presets(task, prior), task.operator_name
     kinds = BLURS if name in BLURS else (name,)
     rows = [p for p in own if p.operator in kinds]
@@ -239,7 +239,7 @@ def _family(task: Task, prior: str, conditions: Mapping[str, float]) -> tuple[li
 
 
 def _nearest_family(own: list[Preset], conditions: Mapping[str, float], prior: str) -> str:
-    """For an operator of the user's: the linear family that sees as much of the image."""
+    """The linear family whose operators measure a similar share of the image (custom operators)."""
     linear = {k: [p for p in own if p.operator == k] for k in LINEAR}
     near = {
         k: abs(
@@ -258,14 +258,14 @@ def _nearest_family(own: list[Preset], conditions: Mapping[str, float], prior: s
 
 
 def frame_for(problem: Problem, noise_std: float) -> dict[str, Any]:
-    """What is not searched but asked of the operator: data step, start, clamping."""
+    """Parameters that the operator determines: data step, start, clamping."""
     traits = traits_of(problem.operator, noise_std)
     step: DataStep = Config.from_dict(dict(traits.data_step))  # type: ignore[assignment]
     return {"data_step": step, "init": traits.init, "clamp": traits.clamp}
 
 
 def usual_steps(problem: Problem) -> int:
-    """Network evaluations where the user does not say."""
+    """Default number of steps."""
     return traits_of(problem.operator, 0.0).steps
 
 
@@ -278,8 +278,8 @@ def apply_settings(config: Config, settings: Mapping[str, Any]) -> Config:
 
     Fields of the configuration (``sigmas``, ``mu``, …) and of its data step (``n_iter``, …); for
     PnP-CM also ``delta`` for all steps, and the ends ``sigma_start``, ``sigma_end``, ``rho_start``,
-    ``rho_end``, ``delta_start``, ``delta_end``: what lies between moves along, σ and ρ on a
-    logarithmic scale.
+    ``rho_end``, ``delta_start``, ``delta_end``: the change at the ends is interpolated between
+    them, for σ and ρ on a logarithmic scale.
     """
     own = {f.name for f in fields(config)} - {"data_step"}  # type: ignore[arg-type]
     step = getattr(config, "data_step", None)

@@ -1,4 +1,4 @@
-"""Photographs: ``restore`` takes a measurement to an image, with every number chosen."""
+"""Photographs: ``restore`` computes an image from a measurement and selects all parameters."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def restore_with(
     reference: Tensor | None = None,
     callback: Callable[[Step], None] | None = None,
 ) -> Restoration:
-    """:func:`restore` with priors that stay loaded, for many images in turn."""
+    """:func:`restore` with loaded priors, for many images."""
     seconds: dict[str, float] = {}
     before = priors.seconds
     with timed(seconds, "plan"):
@@ -107,7 +107,7 @@ def restore_with(
 def plan_photo(
     y: Tensor, operator: Operator | Task, options: Options, priors: Priors
 ) -> tuple[Plan, Problem]:
-    """What :func:`restore` would do with these arguments, and the problem it would solve."""
+    """The plan and the problem of :func:`restore` with these arguments."""
     task = operator if isinstance(operator, Task) else Custom(operator)
     problem = task.problem(_batch(y).to(options.device))
     if options.samples > 1 and len(problem.y) > 1:
@@ -119,7 +119,7 @@ def plan_photo(
 
 @dataclass(frozen=True)
 class PhotoJob:
-    """How every file of a run is restored: the task, the options, the priors that stay loaded."""
+    """Restoration of the files of a run: task, options and loaded priors."""
 
     choice: TaskChoice
     options: Options
@@ -128,12 +128,12 @@ class PhotoJob:
     reference: Path | None = None
 
     def choices(self) -> dict[str, Any]:
-        """What was asked for, as plain values: a result of another request is made anew."""
+        """The request as plain values; a result of another request is computed again."""
         more = {"pnpcm": __version__, "format": self.format, "reference": self.reference}
         return more | self.choice.to_dict() | self.options.to_dict() | {"prior": self.priors.name}
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
-        """Restore one picture or measurement file into ``target``: the record and a report."""
+        """Restore one image or measurement file to ``target``; returns its record and a report."""
         seconds: dict[str, float] = {}
         with timed(seconds, "read"):
             y, task, options, photo, notes = self._read(path)
@@ -146,7 +146,7 @@ class PhotoJob:
         return read_record(target.parent, target.stem) or {}, done.report()
 
     def plan(self, path: Path) -> dict[str, Any]:
-        """What would be done with one file, without doing it."""
+        """The plan for one file, as plain values."""
         y, task, options, _, notes = self._read(path)
         planned, problem = plan_photo(y, task, options, self.priors)
         more = {"input": str(path), "task": task.name, "options": task.plain()}
@@ -168,7 +168,7 @@ class PhotoJob:
 def photo_targets(inputs: Sequence[Path], out: Path, format: str | None) -> list[Path]:
     """One output name per input; inputs of equal stem keep their suffix (or folder) in the name.
 
-    TIFF and WebP stay what they are; all else becomes PNG, so that JPEG does not lose again.
+    TIFF and WebP keep their format; all others become PNG, so that JPEG is not compressed again.
     """
     stems = Counter(p.stem for p in inputs)
     names = [p.stem if stems[p.stem] == 1 else p.name.replace(".", "_") for p in inputs]
@@ -178,7 +178,9 @@ def photo_targets(inputs: Sequence[Path], out: Path, format: str | None) -> list
         for n, p in zip(names, inputs, strict=True)
     ]
     if len(set(names)) < len(names):
-        raise ArgumentError("several inputs would have the same output name; restore them apart")
+        raise ArgumentError(
+            "several inputs would have the same output name; restore them into different folders"
+        )
     targets = [out / f"{n}{_suffix(p, format)}" for n, p in zip(names, inputs, strict=True)]
     for source, target in zip(inputs, targets, strict=True):
         if source.resolve() == target.resolve():
@@ -195,9 +197,9 @@ def _suffix(source: Path, format: str | None) -> str:
 
 @dataclass(frozen=True)
 class Restoration:
-    """A restored image, and everything that made it.
+    """A restored image, its plan, check and times.
 
-    ``x``: ``(B, C, H, W)`` in [-1, 1]; of several samples their mean. ``sample``: the first one.
+    ``x``: ``(B, C, H, W)`` in [-1, 1], the mean of all samples. ``sample``: the first sample.
     ``std``: per-pixel standard deviation of the samples, None for one. ``check``: the self-check
     of the first image. ``seconds``: time of each stage.
     """
@@ -217,11 +219,11 @@ class Restoration:
 
     @property
     def config(self) -> Config:
-        """The numbers of the solver."""
+        """The configuration of the solver."""
         return self.plan.config
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the pixels, as plain values."""
+        """The record without pixels, as plain values."""
         return self.plan.to_dict() | {
             "operator": self.operator,
             "shape": list(self.x.shape),
@@ -232,7 +234,7 @@ class Restoration:
         }
 
     def report(self) -> str:
-        """A few lines for a person."""
+        """A summary of a few lines."""
         p = self.plan
         lines = [
             f"{self.operator}, prior {p.prior_name}, {self.result.nfe} network evaluations",
@@ -252,11 +254,11 @@ class Restoration:
         format: str | None = None,
         record: Mapping[str, Any] | None = None,
     ) -> list[Path]:
-        """Write the picture, for several samples also one sample and the spread, then the record.
+        """Write the image, for several samples also one sample and the std, then the record.
 
-        ``like``: the photo whose bit depth, alpha, profile and EXIF are kept. ``record``: more to
-        write into ``NAME.result.json``, which comes last and so marks a finished result. Gives the
-        paths of all files.
+        ``like``: the photo whose bit depth, alpha, profile and EXIF are kept. ``record``: more
+        values for ``NAME.result.json``, which is written last and marks a finished result. Returns
+        the paths of all files.
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -276,7 +278,7 @@ class Restoration:
 
 
 def heat(values: Tensor) -> Tensor:
-    """``(H, W)`` ≥ 0 as a colour picture ``(3, H, W)`` in [-1, 1]: black, red, yellow, white.
+    """``(H, W)`` ≥ 0 as a colour image ``(3, H, W)`` in [-1, 1]: black, red, yellow, white.
 
     White is the 99.5th percentile.
     """

@@ -1,4 +1,4 @@
-"""Plan: everything that is decided before a solver starts: prior, method, noise, numbers."""
+"""Plan of a reconstruction: prior, method, noise level and parameters, chosen before the run."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ANY_KIND = ("consistency", "edm", "vp")
 
 
 class Priors:
-    """The priors behind one name, each kind loaded when a method first asks for it.
+    """The priors of one name; each kind is loaded at its first use.
 
-    ``seconds``: spent on loading so far.
+    ``seconds``: time spent on loading so far.
     """
 
     def __init__(self, prior: str | Path | Prior, device: str | torch.device = "cpu") -> None:
@@ -49,12 +49,12 @@ class Priors:
             self._loaded = dict.fromkeys(self.kinds, prior)
 
     def __call__(self, kinds: tuple[str, ...]) -> Prior:
-        """The prior of the first of ``kinds`` that there is; no kinds: any will do."""
+        """The prior of the first available kind of ``kinds``; of any kind if ``kinds`` is empty."""
         there = [kind for kind in kinds or ANY_KIND if kind in self.kinds]
         if not there:
             raise ArgumentError(
-                f"prior {self.name!r} comes as {', '.join(self.kinds)}, but this method is made "
-                f"for {' or '.join(kinds)}; choose another prior or another method"
+                f"prior {self.name!r} has the kinds {', '.join(self.kinds)}, but this method needs "
+                f"{' or '.join(kinds)}; choose another prior or another method"
             )
         if there[0] not in self._loaded:
             self._load(there[0])
@@ -73,7 +73,7 @@ class Priors:
 
 @dataclass(frozen=True)
 class Plan:
-    """A method with its prior and its numbers, and where each of them comes from."""
+    """Method, prior, noise level and parameters, each with its origin."""
 
     method: str
     method_from: str
@@ -85,19 +85,19 @@ class Plan:
     sigma_y_from: str
     options: Options
     start_scale: float | None = None
-    """Start at this times Aᵀy: for an operator without its own start, where the family has one."""
+    """Start at this factor times Aᵀy, for an operator without its own start; None: no factor."""
     notes: tuple[str, ...] = ()
 
     @property
     def noise_std(self) -> float:
-        """Noise on y itself."""
+        """Standard deviation of the noise in units of y."""
         return 2 * self.sigma_y
 
     def solver(self) -> SolverBase[Any]:
         return SOLVERS[self.method](self.prior, self.config)
 
     def start(self, operator: Operator, y: Tensor) -> Tensor | None:
-        """Where the run starts, if the plan decides it; None: the solver's own start."""
+        """The start image, if the plan determines it; None: the solver's own start."""
         if self.start_scale is None:
             return None
         return self.start_scale * cast(LinearOperator, operator).A_adjoint(y)
@@ -123,7 +123,7 @@ class Plan:
 def plan(
     task: Task, problem: Problem, options: Options, priors: Priors, *, noise: float | None = None
 ) -> Plan:
-    """What will be done with ``problem``. ``noise``: sigma_y where the caller has estimated it."""
+    """The plan for ``problem``. ``noise``: sigma_y if the caller has estimated it."""
     notes: list[str] = []
     sigma_y, sigma_from = _noise(problem, options.sigma_y, noise)
     method, method_from = choose_method(problem, options, priors.kinds)
@@ -160,16 +160,16 @@ def _noise(problem: Problem, given: float | None, estimated: float | None) -> tu
         return estimated, "estimated from the measurement"
     how = traits_of(problem.operator, 0.0).noise
     if how == "none":
-        return 0.0, "0: rounding is the only error"
+        return 0.0, "0: the only error is rounding"
     if how == "unknown" or problem.y.is_complex() or problem.y.ndim != 4:
         raise ArgumentError(
-            f"sigma_y cannot be estimated from a measurement of {problem.operator!r}; give it"
+            f"sigma_y cannot be estimated from a measurement of {problem.operator!r}; give sigma_y"
         )
     return estimate_noise_std(problem.y, problem.known) / 2, ESTIMATOR
 
 
 def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) -> Prior:
-    """The prior for images of this kind: grey through RGB, large ones in tiles."""
+    """The prior adapted to the problem: grey images through RGB, large images in tiles."""
     network = getattr(prior, "network", None)
     wanted = getattr(network, "in_channels", None)
     operator = problem.operator
@@ -177,17 +177,17 @@ def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) 
     channels, size = (shape[1], shape[-2:]) if len(shape) == 4 else (None, (0, 0))
     if channels == 1 and wanted == 3:
         prior = GreyPrior(prior)
-        notes.append("grey image: replicated to RGB for the prior, its answer averaged")
+        notes.append("grey image: replicated to RGB for the prior, its result averaged")
     any_size = network is not None and getattr(network, "image_size", None) is None
     if max(size) > options.tile and any_size:
         prior = TiledPrior(prior, tile=options.tile, halo=options.halo)
         if not prior.exact:
-            notes.append(f"tiles of the prior are approximate: a halo of {prior.halo} pixels")
+            notes.append(f"tiles of the prior are approximate: halo of {prior.halo} pixels")
     return prior
 
 
 def _in_strips(config: Config, problem: Problem, tile: int) -> Config:
-    """Large images: an iterative data step goes through strips of rows where the operator can."""
+    """``config`` with the data step in strips of rows, for large images and suitable operators."""
     step = getattr(config, "data_step", None)
     large = max(problem.y.shape[-2:]) > 2 * tile
     if not (large and isinstance(step, GradientStep) and traits_of(problem.operator, 0.0).strips):

@@ -1,8 +1,8 @@
-"""Record: ``NAME.result.json``, which says how a result was made and that it is finished.
+"""Record of a result, ``NAME.result.json``: how it was computed; its presence marks it finished.
 
-Files of a result come first, the record last, each renamed into place. A second run compares its
-request with the record and keeps what is finished; files of an older result that the new one does
-not replace are removed.
+The files of a result are written first, the record last, each atomically. A repeated run compares
+its request with the record and keeps finished results; files of an older result that the new one
+does not replace are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pnpcm.io.files import remove, write_json
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for: an input with its hash, and every choice as a plain value."""
+    """An input with its hash, and every choice as a plain value."""
 
     input: Path
     sha256: str
@@ -27,7 +27,7 @@ class Request:
 
     @classmethod
     def of(cls, path: Path, choices: Mapping[str, Any]) -> Request:
-        """Of one input file; choices that name a file count by its content too."""
+        """The request of one input file; choices that are files include a hash of their content."""
         plain = {k: _plain(v) for k, v in choices.items() if v is not None}
         return cls(path, digest(path), json.loads(json.dumps(plain)))
 
@@ -36,12 +36,12 @@ class Request:
 
 
 def record_path(folder: Path, name: str) -> Path:
-    """Where the record of the result ``name`` is."""
+    """The path of the record of the result ``name``."""
     return folder / f"{name}.result.json"
 
 
 def read_record(folder: Path, name: str) -> dict[str, Any] | None:
-    """The record of an earlier run; None where there is none that can be read."""
+    """The record of an earlier run; None if there is no readable one."""
     try:
         content = json.loads(record_path(folder, name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -50,7 +50,7 @@ def read_record(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def finished(folder: Path, name: str, request: Request) -> dict[str, Any] | None:
-    """The record of a finished result of the same request whose files are all there."""
+    """The record of a finished result of the same request, if all its files exist."""
     content = read_record(folder, name)
     if content is None or not content.get("files"):
         return None
@@ -62,19 +62,19 @@ def finished(folder: Path, name: str, request: Request) -> dict[str, Any] | None
 def write_record(
     folder: Path, name: str, content: Mapping[str, Any], files: Sequence[Path]
 ) -> dict[str, Any]:
-    """Write the record of ``files``, after which the result counts as finished."""
+    """Write the record of ``files``, which marks the result as finished, and return it."""
     old = read_record(folder, name) or {}
     kept = [path.name for path in files]
     whole = dict(content) | {"files": kept}
     write_json(record_path(folder, name), whole)
     for stale in set(old.get("files", [])) - set(kept):
-        if Path(stale).name == stale:  # a record cannot name a place outside of its folder
+        if Path(stale).name == stale:  # a record must not delete files outside of its folder
             remove(folder / stale)
     return whole
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; of a ``.cfl`` together with its ``.hdr``."""
+    """SHA-256 of a file; for ``.cfl`` files together with the ``.hdr`` file."""
     found = hashlib.sha256()
     for file in _files_of(path):
         with file.open("rb") as stream:
@@ -84,7 +84,7 @@ def digest(path: Path) -> str:
 
 
 def _files_of(path: Path) -> list[Path]:
-    """The files of one input: BART's scans are two, named with or without an ending."""
+    """The files of one input: BART scans have two, named with or without suffix."""
     pair = [path.with_suffix(s) for s in (".cfl", ".hdr")]
     if path.suffix not in (".cfl", ".hdr"):
         pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]

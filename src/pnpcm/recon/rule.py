@@ -1,9 +1,9 @@
-"""Parameters where no preset fits exactly: a rule through the presets that are there.
+"""Rule: parameters for problems without a preset, by regression over the presets of a family.
 
-Each preset is a point: how hard its problem is (error of y relative to ‖A‖, share of the image that
-A sees, number of steps N) and what worked there (ends of σ, of δ and of the data weight, μ, noise
-scale). A ridge regression through the points of a family gives every number for other conditions;
-its slopes lean towards what theory suggests, so that one point already makes a rule.
+Each preset is a point: the conditions of its problem (error of y relative to ‖A‖, share of the
+image that A measures, number of steps N) and its parameters (ends of σ, δ and data weight,
+μ, noise scale). A ridge regression over the points of a family gives the parameters for other
+conditions; its slopes are regularised towards theoretical values, so that one point is enough.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pnpcm.solvers import PnPCMConfig
 Features = tuple[float, float, float]
 """ln(error_std / gain), ln N, ln seen."""
 
-# slopes that the regression leans to: a noisier y is denoised at a higher level
+# slopes that the regression is regularised to: a noisier y is denoised at a higher level
 _LEANING = {"level_start": (0.5, 0.0, -0.1), "level_end": (0.7, -0.2, 0.0)}
 _RIDGE = 0.1
-_REACH = math.log(4.0)  # how far beyond its points a rule is followed, per feature
-_NEAR = np.array((1.5, 1.0, 0.6))  # points count by exp(−½ distance²), distances in these units
+_REACH = math.log(4.0)  # largest extrapolation beyond the points, per feature
+_NEAR = np.array((1.5, 1.0, 0.6))  # points have weight exp(−½ distance²), distance in these units
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Numbers:
 
     @classmethod
     def of(cls, config: PnPCMConfig, error_std: float) -> Numbers:
-        """The numbers of a configuration: its ends."""
+        """The numbers of a configuration, read at its ends."""
         weights = [
             r * (s / error_std) ** 2 for r, s in zip(config.rhos, config.sigmas, strict=True)
         ]
@@ -93,8 +93,8 @@ def rule(
 ) -> PnPCMConfig:
     """The configuration that ``presets`` of one family suggest under ``conditions``.
 
-    Near points count most, so that a full mask learns from full masks. What is regressed is the
-    level that the prior is told, (1 + δ) σ, with δ and the weight relative to it.
+    Near points have the largest weight. The regression is over the level passed to the prior,
+    (1 + δ) σ, with δ and the data weight relative to it.
     """
     rows = [p for p in presets if p.conditions]
     if not rows:
@@ -119,7 +119,7 @@ def rule(
 
 
 def _coordinates(n: Numbers) -> dict[str, float]:
-    """What is regressed: logarithms of levels and of weights relative to them; the rest as is."""
+    """Coordinates of the regression: ln of levels and of relative weights; others unchanged."""
     found = {"mu": n.mu, "noise_scale": n.noise_scale}
     for end in ("start", "end"):
         sigma, delta, weight = (getattr(n, f"{k}_{end}") for k in ("sigma", "delta", "weight"))
@@ -130,7 +130,7 @@ def _coordinates(n: Numbers) -> dict[str, float]:
 
 
 def _numbers(c: Mapping[str, float]) -> Numbers:
-    """The way back; levels never rise."""
+    """The inverse of :func:`_coordinates`, with levels that do not increase."""
     found = {"mu": c["mu"], "noise_scale": c["noise_scale"]}
     for end in ("start", "end"):
         told = 1 + c[f"delta_{end}"]

@@ -1,4 +1,4 @@
-"""Run: the solver of a plan on a measurement, once or for several samples."""
+"""Run of a plan's solver on a measurement, for one or several samples."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def run(
     at_once: int = 1,
     callback: Callable[[Step], None] | None = None,
 ) -> tuple[Result, Tensor]:
-    """The last result, and all samples ``(K, B, …)``: ``seeds[k][b]`` draws sample k of image b.
+    """The last result, and all samples ``(K, B, …)``; ``seeds[k][b]``: seed of sample k, image b.
 
-    ``at_once``: samples of a single image that one call of the solver takes as a batch.
+    ``at_once``: number of samples of a single image that the solver computes as one batch.
     """
     solver, found = plan.solver(), []
     together = at_once if len(y) == 1 else 1

@@ -1,4 +1,4 @@
-"""Scans: ``reconstruct`` takes raw k-space to a volume, some slices at a time."""
+"""Scans: ``reconstruct`` computes a volume from raw k-space, in batches of slices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFAULT_PRIOR = "mri"
 Solve = Callable[[Slices, list[list[int]]], Tensor]
 """From slices and ``seeds[sample][slice]`` to images ``(samples, B, 2, H, W)``."""
 Page = dict[str, Tensor | None]
-"""What one slice gives: image, std, reference, rss, support."""
+"""Results of one slice: image, std, reference, rss, support."""
 
 
 def reconstruct(
@@ -50,16 +50,16 @@ def reconstruct(
     callback: Callable[[int], None] | None = None,
     **choices: Any,
 ) -> Volume:
-    """Reconstruct the slices of ``scan``; the volume is in the scan's own units and phase.
+    """Reconstruct the slices of ``scan``; the volume has the units and the phase of the scan.
 
     >>> pnpcm.reconstruct("knee.h5", mask=mask, steps=8).record["scores"]
 
     ``choices``: fields of :class:`Options` (``method``, ``steps``, ``samples``, …) and of
     :class:`SliceOptions` (``mask``, ``coil_maps``, …), or ``options`` and ``preparation`` as
     objects. ``sigma_y``: noise on the prior's [0, 1] scale; None: estimated at the edge of
-    k-space. The number of slices in a ``batch`` changes nothing but time and memory: each slice
-    has its own coil maps, scale, CG steps and generator (seed + its index). ``solve``: a method
-    from elsewhere in place of the plan's. ``callback`` gets the number of slices that are done.
+    k-space. The number of slices in a ``batch`` changes only time and memory: each slice has its
+    own coil maps, scale, CG steps and generator (seed + its index). ``solve``: function to use
+    instead of the plan's solver. ``callback`` is called with the number of finished slices.
     """
     scan = read_scan(scan) if isinstance(scan, str | Path) else scan
     own = {f.name for f in fields(SliceOptions)}
@@ -93,7 +93,7 @@ def _planned(
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What a reconstruction will do, decided on the slice nearest to the middle with signal."""
+    """The plan of a scan, made on the slice with signal that is nearest to the middle."""
 
     scan: Scan
     preparation: Preparation
@@ -129,7 +129,7 @@ def plan_scan(
     priors: Priors,
     slices: Sequence[int] | None = None,
 ) -> ScanPlan:
-    """What :func:`reconstruct` would do with these arguments."""
+    """The plan of :func:`reconstruct` with these arguments."""
     wanted = tuple(range(scan.n_slices)) if slices is None else tuple(slices)
     for i in wanted:
         if not 0 <= i < scan.n_slices:
@@ -139,8 +139,8 @@ def plan_scan(
     prior = priors(())
     if getattr(getattr(prior, "network", None), "in_channels", 2) != 2:
         raise ArgumentError(
-            f"prior {priors.name!r} is not for complex images (2 channels); use --prior mri or "
-            "your own"
+            f"prior {priors.name!r} does not take complex images (2 channels); use the prior mri "
+            "or your own"
         )
     convention = getattr(prior, "info", {}).get("scale", "max")
     preparation = Preparation(scan, how, convention)
@@ -160,7 +160,7 @@ def plan_scan(
 
 @dataclass(frozen=True)
 class ScanJob:
-    """How every raw file of a run is reconstructed."""
+    """Reconstruction of the raw files of a run."""
 
     options: Options
     priors: Priors
@@ -170,10 +170,10 @@ class ScanJob:
     formats: tuple[str, ...] = ("h5", "nifti", "png", "html")
     reading: Mapping[str, Any] = field(default_factory=dict)
     progress: Callable[[str, int, int], None] | None = None
-    """Gets the name of the scan, the number of slices that are done and that of all."""
+    """Called with the name of the scan, the number of finished slices and of all slices."""
 
     def choices(self) -> dict[str, Any]:
-        """What was asked for, as plain values: a result of another request is made anew."""
+        """The request as plain values; a result of another request is computed again."""
         how = {k: _plain(v) for k, v in vars(self.how).items() if v is not None}
         mask = None if self.mask is None else dict(vars(self.mask))
         more = {"pnpcm": __version__, "slices": self.slices, "formats": list(self.formats)}
@@ -182,7 +182,7 @@ class ScanJob:
         return found | {"prior": self.priors.name}
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
-        """Reconstruct one raw file into the folder of ``target``: the record and a report."""
+        """Reconstruct one raw file to the folder of ``target``; returns its record and a report."""
         scan = read_scan(path, **self.reading)
         name = target.stem
         count = len(parse_slices(self.slices, scan.n_slices) or range(scan.n_slices))
@@ -202,7 +202,7 @@ class ScanJob:
         return write_record(target.parent, name, content, paths), volume_report(volume)
 
     def plan(self, path: Path) -> dict[str, Any]:
-        """What would be done with one file, without doing it."""
+        """The plan for one file, as plain values."""
         scan = read_scan(path, **self.reading)
         planned, _ = self._plan(scan)
         return planned.to_dict() | {"input": str(path), "notes": list(scan.notes)}
@@ -216,19 +216,19 @@ class ScanJob:
 
 
 def scan_targets(inputs: Sequence[Path], out: Path) -> list[Path]:
-    """One name per scan, its stem; the formats add their endings."""
+    """The output path of each scan, without the suffix of a format."""
     names = [p.stem if p.suffix.lower() in (*SUFFIXES, *HDF5_SUFFIXES) else p.name for p in inputs]
     for name in names:
         if names.count(name) > 1:
             raise ArgumentError(
                 f"several inputs are called {name!r} and would have the same output name; "
-                "reconstruct them apart, into different --out folders"
+                "reconstruct them into different folders (--out)"
             )
     return [out / f"{name}.scan" for name in names]
 
 
 def parse_slices(text: str | None, count: int) -> list[int] | None:
-    """``3``, ``3:10`` or ``3:10:2`` of ``count`` slices; None: all."""
+    """The indices of ``3``, ``3:10`` or ``3:10:2`` among ``count`` slices; None: all."""
     if text is None:
         return None
     try:
@@ -241,7 +241,7 @@ def parse_slices(text: str | None, count: int) -> list[int] | None:
 
 
 def volume_report(volume: Volume) -> str:
-    """A few lines for a person."""
+    """A summary of a few lines."""
     record, (slices, height, width) = volume.record, volume.shape
     judged = Check.from_dict(record["check"])
     lines = [
@@ -273,7 +273,7 @@ def _middle(scan: Scan, indices: tuple[int, ...]) -> tuple[int, Tensor]:
         kspace = scan.slices([i])
         if bool(kspace.any()):
             return i, kspace
-    raise ArgumentError(f"{scan.name} holds no signal in any slice that was asked for")
+    raise ArgumentError(f"{scan.name} has no signal in any of the selected slices")
 
 
 def _volume(
@@ -338,7 +338,7 @@ def _volume(
 
 
 def _parts(planned: ScanPlan, seconds: dict[str, float]) -> Iterator[tuple[Slices, list[int]]]:
-    """Prepared slices: the middle one, which is there already, then batches sampled alike."""
+    """Prepared slices: the middle one, then batches of slices with the same mask."""
     yield planned.first, [planned.middle]
     rest = [i for i in planned.slices if i != planned.middle]
     batch = planned.plan.options.batch
@@ -363,7 +363,7 @@ def _solver(planned: Plan) -> Solve:
 
 
 def _misfit(part: Slices, x: Tensor, sigma_y: float | None) -> Misfit:
-    """Of some slices, with the noise that was given or that was found in each."""
+    """The misfit of some slices, with the given or the estimated noise."""
     std = part.noise_std if sigma_y is None else torch.full_like(part.noise_std, 2 * sigma_y)
     noise_std = math.sqrt(float(std.square().mean()))
     return part.operator.misfit(x, part.y, noise_std)

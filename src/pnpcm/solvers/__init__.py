@@ -1,4 +1,4 @@
-"""Solvers. Adding one: a file with a frozen configuration and a class, and a line in the table."""
+"""Solvers. To add one: a file with a frozen configuration and a class, a row of ``_CLASSES``."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from pnpcm.tables import Table
 
 _CLASSES: tuple[type[SolverBase[Any]], ...] = (
     PnPCM,
-    # a diffusion model stands behind them
+    # with a diffusion model
     DPS,
     PiGDM,
     DiffPIR,
@@ -34,11 +34,11 @@ _CLASSES: tuple[type[SolverBase[Any]], ...] = (
     DDRM,
     PnPADMM,
     DPIR,
-    # a consistency model
+    # with a consistency model
     CMIterative,
     CM4IR,
     CoSIGN,
-    # no weights
+    # without a prior
     TV,
     Wiener,
 )

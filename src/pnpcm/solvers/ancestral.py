@@ -1,4 +1,4 @@
-"""What samplers on a falling row of noise levels share: the row, the step down, the graph."""
+"""Parts of samplers along decreasing noise levels: levels, DDPM and DDIM steps, gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pnpcm.solvers.base import Run
 
 # the levels --------------------------------------------------------------------------------------
 def checked_levels(n_steps: int, sigmas: Sequence[float] | None) -> tuple[float, ...] | None:
-    """``sigmas`` as a tuple; refuse a count that is no count and levels that do not fall."""
+    """``sigmas`` as a tuple; ``n_steps`` must be a count and the levels must decrease."""
     check_count("n_steps", n_steps, 1, 1000)
     if sigmas is None:
         return None
@@ -29,13 +29,13 @@ def checked_levels(n_steps: int, sigmas: Sequence[float] | None) -> tuple[float,
         raise ArgumentError(f"sigmas is {sigmas!r}, expected None or a tuple of levels") from error
     falling = all(a > b for a, b in pairwise(levels))
     if not (levels and falling and levels[-1] > 0 and math.isfinite(levels[0])):
-        raise ArgumentError(f"sigmas must be positive, finite and falling, got {sigmas!r}")
+        raise ArgumentError(f"sigmas must be positive, finite and decreasing, got {sigmas!r}")
     return levels
 
 
 @dataclass(frozen=True)
 class LevelConfig(Config):
-    """Base of samplers along levels: the published places of ``n_steps``, or ``sigmas`` instead."""
+    """Base of samplers along levels: the published ``n_steps`` levels, or ``sigmas`` instead."""
 
     n_steps: int = 1000
     sigmas: tuple[float, ...] | None = None
@@ -53,7 +53,7 @@ def steps(
     run: Run, sigmas: tuple[float, ...] | None, indices: Sequence[int]
 ) -> list[tuple[float, float]]:
     """Pairs (s, s′) down to s′ = 0, along ``sigmas`` or else the levels of DDPM ``indices``."""
-    if sigmas is None:  # the prior's largest level is quoted in its own range
+    if sigmas is None:  # sigma_max is in units of the prior's value range
         sigmas = ddpm_levels(indices, sigma_max=run.prior.prior.sigma_max / run.prior.scale)
     return list(pairwise((*sigmas, 0.0)))
 
@@ -77,7 +77,7 @@ def ddim(x: Tensor, d: Tensor, sigma: float, sigma_next: float) -> Tensor:
 
 # derivatives of the prior ------------------------------------------------------------------------
 def denoise_with_graph(run: Run, x: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
-    """A leaf that equals ``x`` and D(leaf, s), whose graph leads back to it."""
+    """A leaf tensor equal to ``x``, and D(leaf, s) with its graph."""
     with torch.enable_grad():
         leaf = x.detach().requires_grad_()
         d = run.prior(leaf, sigma)

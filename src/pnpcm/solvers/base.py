@@ -1,7 +1,7 @@
-"""What every solver shares: its face, its checks, the count of its cost. The loops are its own.
+"""Base class of solvers: interface, checks and cost counts. Each solver has its own loop.
 
-A new solver is a frozen ``Config`` with ``nfe`` (the evaluations it announces) and ``example()``,
-and a class with ``_solve(run)``, which reads as its update equations.
+A new solver is a frozen ``Config`` with ``nfe`` (its number of evaluations) and ``example()``, and
+a class with ``_solve(run)``, which contains its update equations.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ CONSISTENCY = ("consistency",)
 
 
 class Run:
-    """One call of a solver: measurement, operator, counted prior, noise, and what is recorded.
+    """One call of a solver: measurement, operator, counted prior, noise and records.
 
-    ``prior``: call it as ``run.prior(x, sigma)``; every call counts. ``noise(x)``: fresh standard
-    normal values, each image from its own generator. Images live in ``value_range``, [-1, 1]
-    unless the solver sees to other ranges itself.
+    ``prior``: call it as ``run.prior(x, sigma)``; every call is counted. ``noise(x)``: new standard
+    normal values, each image from its own generator. Images have ``value_range``, which is [-1, 1]
+    unless the solver handles other ranges itself.
     """
 
     def __init__(
@@ -60,21 +60,21 @@ class Run:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the image batch."""
+        """Shape of the image batch."""
         if self.x_init is not None:
             return tuple(self.x_init.shape)
         return image_shape(self.y, self.operator)
 
     @property
     def middle(self) -> Tensor:
-        """The grey image, in the dtype of the problem."""
+        """The constant image at the middle of the range, in the dtype of the problem."""
         real = self.y.real.dtype if self.y.is_complex() else self.y.dtype
         value = (self.low + self.high) / 2
         return torch.full(self.shape, value, dtype=real, device=self.y.device)
 
     @property
     def origin(self) -> Tensor:
-        """The image a run starts around: ``x_init`` where given, else grey."""
+        """The image at which a run starts: ``x_init`` if given, else the constant middle."""
         return self.middle if self.x_init is None else self.x_init
 
     def noise(self, x: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class Run:
         return self.y - self.operator.A(x)
 
     def check(self, x: Tensor, k: int, sigma: float) -> None:
-        """Stop where an iterate is no longer a number."""
+        """Raise an error if an iterate has NaN or infinity."""
         if not is_finite(x):
             raise ArgumentError(
                 f"prior returned NaN or infinity in iteration {k} at σ = {sigma:g}; "
@@ -96,7 +96,7 @@ class Run:
             )
 
     def record(self, k: int, sigma: float, x: Tensor, **more: Any) -> None:
-        """Iteration ``k`` is done with image ``x``: note how far it moved, tell the callback."""
+        """End iteration ``k`` with image ``x``: store its residual and call the callback."""
         self.check(x, k, sigma)
         before = x if self._x_before is None else self._x_before
         self.residuals.append(norm(x - before) / math.sqrt(x[0].numel()))
@@ -109,15 +109,15 @@ class Run:
 
 
 class SolverBase(ABC, Generic[ConfigT]):
-    """Face of every solver: ``solver(y, operator, generator=…)`` gives a ``Result``."""
+    """Interface of every solver: ``solver(y, operator, generator=…)`` returns a ``Result``."""
 
     name: ClassVar[str]
     config_type: ClassVar[type[Config]]
     kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of prior it is made for; empty: any."""
+    """Kinds of prior that it takes; empty: any."""
     takes_prior: ClassVar[bool] = True
     usual_range: ClassVar[bool] = True
-    """Whether the problem is brought to [-1, 1] before ``_solve`` sees it."""
+    """Whether the problem is rescaled to [-1, 1] before ``_solve``."""
 
     def __init__(self, prior: Prior | None, config: ConfigT) -> None:
         if not isinstance(config, self.config_type):
@@ -128,17 +128,17 @@ class SolverBase(ABC, Generic[ConfigT]):
         kind = getattr(prior, "kind", None)
         if self.kinds and kind is not None and kind not in self.kinds:
             raise ArgumentError(
-                f"prior is of kind {kind!r}, {self.name} is made for {' or '.join(self.kinds)}; "
-                f"load_prior(name, kind={self.kinds[0]!r}) gives one"
+                f"prior is of kind {kind!r}, {self.name} needs {' or '.join(self.kinds)}; "
+                f"use load_prior(name, kind={self.kinds[0]!r})"
             )
         self.prior, self.config = prior, config
 
     @abstractmethod
     def _solve(self, run: Run) -> Tensor:
-        """The update equations: from ``run`` to the image."""
+        """The update equations; returns the image."""
 
     def refusal(self, operator: Operator) -> str | None:
-        """Why this method cannot serve ``operator``; None where it can."""
+        """The reason why this method cannot serve ``operator``; None if it can."""
         return None
 
     def __call__(
@@ -153,15 +153,15 @@ class SolverBase(ABC, Generic[ConfigT]):
     ) -> Result:
         """Reconstruct the batch ``y``.
 
-        ``value_range`` is the range of images as the operator sees them; deepinv users pass
-        (0, 1). ``generator``: one for the batch or one per image, needed where noise is drawn.
+        ``value_range``: range of the images that the operator takes, (0, 1) for deepinv.
+        ``generator``: one for the batch or one per image, needed if noise is drawn.
         """
         check_call(y, operator, x_init)
         low, high = checked_range(value_range)
         reason = self.refusal(operator)
         if reason is not None:
             raise OperatorError(f"{self.name} cannot serve {type(operator).__name__}: {reason}")
-        # gradients only where a method asks for them, even under torch.inference_mode()
+        # gradients only where a method enables them, even under torch.inference_mode()
         with torch.inference_mode(False), torch.no_grad():
             start = time.perf_counter()
             y = y.clone() if y.is_inference() else y
@@ -184,14 +184,14 @@ class SolverBase(ABC, Generic[ConfigT]):
 
 # reasons to refuse -------------------------------------------------------------------------------
 def unless_linear(operator: Operator, needs: str) -> str | None:
-    """The refusal of methods that ``need`` something only a linear operator has."""
+    """The refusal of a nonlinear operator by a method that needs ``needs``; None if linear."""
     if is_linear(operator):
         return None
-    return f"it needs {needs}, and this operator is not linear; take PnPCM, DPS or DPnP"
+    return f"it needs {needs}, and this operator is not linear; use PnPCM, DPS or DPnP"
 
 
 def start(run: Run, otherwise: Callable[[], Tensor]) -> Tensor:
-    """The caller's x_init, or the operator's own start (inpainting: medians), or ``otherwise``."""
+    """``x_init``, else the operator's own start (inpainting: medians), else ``otherwise()``."""
     if run.x_init is not None:
         return run.x_init
     if hasattr(run.operator, "x_start"):
@@ -201,6 +201,6 @@ def start(run: Run, otherwise: Callable[[], Tensor]) -> Tensor:
 
 
 def z_start(run: Run) -> Tensor | None:
-    """Where an iterative data step begins: the operator's own start, else None."""
+    """The operator's own start of an iterative data step; None if it has none."""
     offered = getattr(run.operator, "z_start", None)
     return None if offered is None else offered(run.y, run.generators)

@@ -18,11 +18,11 @@ from pnpcm.solvers.problem import pinv
 
 @dataclass(frozen=True)
 class CM4IRConfig(Config):
-    """Numbers of a run of :class:`CM4IR`; ``from_paper`` takes the letters of the publication.
+    """Parameters of :class:`CM4IR`; ``from_paper`` takes those of the publication.
 
-    ``sigmas``: one level per evaluation; ``deltas``: the network is told (1 + δ_k) σ_k, and the
-    scalings around it too if ``delta_in_scalings`` (none given: all 0); ``zeta``: loading of the
-    pseudo-inverse in units of ``noise_std``²; ``eta``: share of fresh noise.
+    ``sigmas``: one level per evaluation; ``deltas``: the network's noise input is (1 + δ_k) σ_k,
+    and that of its scalings too if ``delta_in_scalings`` (empty: all 0); ``zeta``: loading of the
+    pseudo-inverse in units of ``noise_std``²; ``eta``: share of new noise.
     """
 
     sigmas: tuple[float, ...]
@@ -74,7 +74,7 @@ class CM4IRConfig(Config):
         delta_in_scalings: bool = False,
         index_offset: int = 2,
     ) -> CM4IRConfig:
-        """Start index i_N, decay γ (the levels of PnP-CM), ζ and δ; ``n`` where no δ is given."""
+        """From start index i_N, decay γ (levels of PnP-CM), ζ and δ; ``n``: if no δ is given."""
         return cls(
             sigmas=ddpm_decay(i_N, decay, len(deltas) or n, index_offset=index_offset),
             deltas=tuple(deltas),
@@ -86,7 +86,7 @@ class CM4IRConfig(Config):
 
 
 class CM4IR(SolverBase[CM4IRConfig]):
-    r"""Estimate, project back, move on along the estimate with a little fresh noise.
+    r"""Estimate, back-projection, and a step along the estimate with some new noise.
 
     .. math::
         x &= A_\zeta^+ y + \sigma_1 n, \qquad A_\zeta^+ = A^T (A A^T + \zeta\,\sigma_n^2)^{-1} \\
@@ -96,10 +96,10 @@ class CM4IR(SolverBase[CM4IRConfig]):
         x &= b + \sigma_{k+1} \big(\eta\, n + \sqrt{1 - \eta^2}\; \hat z\big)
 
     with σ_n = ``noise_std``. The result is b of the last step for a noiseless y, and d for a noisy
-    one, whose noise b would hold. ẑ is *minus* the predicted noise, on purpose: the step goes
-    on in the direction d − x. An operator with a start of its own (inpainting: medians) has it
+    one, whose noise b would contain. ẑ is *minus* the predicted noise, as published: the step
+    continues in the direction d − x. An operator with its own start (inpainting: medians) uses it
     instead of the pseudo-inverse. With more equations than unknowns, as in multi-coil MRI, b is
-    A⁺y whatever d was.
+    A⁺y for any d.
 
     Costs one prior call and one pseudo-inverse per level. Source: Garber & Tirer, Zero-Shot Image
     Restoration Using Few-Step Guidance of Consistency Models (and Beyond) (CVPR 2025).
@@ -130,7 +130,7 @@ class CM4IR(SolverBase[CM4IRConfig]):
         return b
 
     def _estimate(self, run: Run, x: Tensor, sigma: float, delta: float) -> Tensor:
-        """f(x, σ) whose network, and with ``delta_in_scalings`` all of it, is told (1 + δ) σ."""
+        """f(x, σ) with noise input (1 + δ) σ of the network, or also of its scalings."""
         told, config = (1 + delta) * sigma, self.config
         if delta == 0 or config.delta_in_scalings:
             d = run.prior(x, told)
@@ -139,11 +139,11 @@ class CM4IR(SolverBase[CM4IRConfig]):
         return run.clamp(d) if config.clamp else d
 
     def _network_level(self, run: Run, sigma: float) -> float:
-        """``sigma`` in units of the prior and within its levels; for priors that take one."""
+        """``sigma`` in units of the prior, clamped to its levels, for priors with time_sigma."""
         prior = run.prior.prior
         if "time_sigma" not in inspect.signature(getattr(prior, "forward", prior)).parameters:
             raise ArgumentError(
-                f"deltas = {self.config.deltas} are for the network's time input alone, but "
+                f"deltas = {self.config.deltas} change only the network's noise input, but "
                 f"{type(prior).__name__} takes no time_sigma; give delta_in_scalings=True"
             )
         return min(max(sigma * run.prior.scale, prior.sigma_min), prior.sigma_max)

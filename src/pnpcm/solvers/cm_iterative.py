@@ -18,12 +18,12 @@ from pnpcm.solvers.problem import pinv
 
 @dataclass(frozen=True)
 class CMIterativeConfig(Config):
-    """Numbers of a run of :class:`CMIterative`.
+    """Parameters of :class:`CMIterative`.
 
     ``n_steps``: evaluations, on the ``n_steps + 1`` points of the ρ = 7 grid from ``sigma_max`` to
     0.002 (39 is the official loop, whose 40 points are 39 intervals); ``sigmas``: other levels,
     one per evaluation. ``reg``: loading of the pseudo-inverse. ``final_denoise``: one more
-    evaluation, at ``noise_std``, which is used for nothing else.
+    evaluation, at ``noise_std``, which has no other use.
     """
 
     n_steps: int = 40
@@ -44,7 +44,7 @@ class CMIterativeConfig(Config):
         object.__setattr__(self, "sigmas", tuple(float(s) for s in self.sigmas))
         if not self.sigmas or not all(SIGMA_MIN <= s < math.inf for s in self.sigmas):
             raise ArgumentError(
-                f"sigmas must be one or more levels of {SIGMA_MIN} at least, got {self.sigmas}"
+                f"sigmas must be one or more levels ≥ {SIGMA_MIN}, got {self.sigmas}"
             )
 
     @property
@@ -60,7 +60,7 @@ class CMIterativeConfig(Config):
 
 
 class CMIterative(SolverBase[CMIterativeConfig]):
-    r"""Multistep consistency sampling that replaces what was measured in every estimate.
+    r"""Multistep consistency sampling that replaces the measured part of every estimate.
 
     .. math::
         x &= \sigma_1 n \\
@@ -68,14 +68,14 @@ class CMIterative(SolverBase[CMIterativeConfig]):
         x_0 &\leftarrow x_0 + A^+ (y - A x_0) \\
         x &= x_0 + \sqrt{\sigma_{k+1}^2 - \sigma_{min}^2}\; n, \quad \sigma_{N+1} = \sigma_{min}
 
-    The noise of y is copied into the result: the method knows none, and its last step adds
-    nothing that could hide it. ``final_denoise`` and ``reg`` are ours, and off. With a blur the
-    plain pseudo-inverse amplifies noise; only singular values lost in rounding are cut, so load
-    it (``reg``).
+    The noise of y is copied into the result: the method has no noise model, and its last step adds
+    no noise. ``final_denoise`` and ``reg`` are additions of pnpcm and off by default. For a blur
+    the plain pseudo-inverse amplifies noise, since only singular values at rounding level are cut;
+    use ``reg``.
 
     Costs ``n_steps`` prior calls and as many pseudo-inverses. Source: Song et al., Consistency
-    Models (ICML 2023), Algorithm 4. Differs from their code in taking any linear operator, by its
-    pseudo-inverse; theirs, for inpainting, average pooling and colour, are special cases.
+    Models (ICML 2023), Algorithm 4. Unlike their code it takes any linear operator, by its
+    pseudo-inverse; theirs (inpainting, average pooling, colour) are special cases.
     """
 
     name = "cm-iterative"
@@ -99,7 +99,7 @@ class CMIterative(SolverBase[CMIterativeConfig]):
         return estimate(x, config.noise_std) if config.final_denoise else x
 
     def _levels(self, run: Run) -> tuple[float, ...]:
-        """Of the evaluations; a prior that was not trained up to ``sigma_max`` starts lower."""
+        """Levels of the evaluations; the first is at most the prior's largest level."""
         config = self.config
         if config.sigmas is not None:
             return config.sigmas

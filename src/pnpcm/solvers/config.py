@@ -1,4 +1,4 @@
-"""The numbers of a PnP-CM run, as a frozen configuration."""
+"""PnPCMConfig: the parameters of a PnP-CM run."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ RULES = ("ends", "released")
 
 @dataclass(frozen=True)
 class PnPCMConfig(Config):
-    """Numbers of a PnP-CM run, in execution order and for images in [-1, 1].
+    """Parameters of a PnP-CM run, in execution order and for images in [-1, 1].
 
-    ``sigmas``: injected noise; ``deltas``: the prior is told (1 + δ_k) σ_k; ``rhos``: penalties as
-    the equation uses them; ``mu``: momentum, a float means μ/k in iteration k = 1, 2, …, a tuple
-    gives each value. ``noise_scale=0`` switches injection off (the prior still gets
-    (1 + δ_k) σ_k). ``init="auto"`` takes the operator's own start where it has one,
-    ``"z_start"`` the place where its first data step starts (for JPEG the picture itself).
+    ``sigmas``: injected noise; ``deltas``: the prior is evaluated at (1 + δ_k) σ_k; ``rhos``:
+    penalties as in the equation; ``mu``: momentum, a float means μ/k in iteration k = 1, 2, …, a
+    tuple gives each value. ``noise_scale=0`` switches injection off (the prior is still evaluated
+    at (1 + δ_k) σ_k). ``init="auto"``: the operator's own start if it has one, ``"z_start"``: the
+    start of its first data step (for JPEG the decoded image).
 
-    ``family``: how the levels were made, so that :meth:`with_steps` can make more or fewer of them:
-    ``"ddpm"`` (1 − σ² grows by the factor 1 + ``decay`` per step up to 0.9999), ``"geometric"``, or
-    ``"explicit"``. Levels that do not follow the family they claim are explicit.
+    ``family``: rule of the levels, which :meth:`with_steps` keeps: ``"ddpm"`` (1 − σ² grows by the
+    factor 1 + ``decay`` per step up to 0.9999), ``"geometric"``, or ``"explicit"``. Levels that do
+    not follow the given family are stored as explicit.
     """
 
     sigmas: tuple[float, ...]
@@ -87,7 +87,7 @@ class PnPCMConfig(Config):
             object.__setattr__(self, "decay", None)
 
     def _follows_family(self) -> bool:
-        """Whether the levels are those of the family, to the digits that a preset file keeps."""
+        """Whether the levels are those of the family, to the precision of a preset file."""
         first, last, made = self.sigmas[0], self.sigmas[-1], self.sigmas
         if self.family == "geometric":
             made = _geometric((first, last), self.n_steps)
@@ -114,7 +114,7 @@ class PnPCMConfig(Config):
 
     @property
     def told(self) -> tuple[float, ...]:
-        """(1 + δ_k) σ_k, the levels that the prior is told."""
+        """(1 + δ_k) σ_k, the levels passed to the prior."""
         return tuple((1 + d) * s for d, s in zip(self.deltas, self.sigmas, strict=True))
 
     @property
@@ -136,7 +136,7 @@ class PnPCMConfig(Config):
         *,
         data_step: DataStep | None = None,
     ) -> PnPCMConfig:
-        """The paper's letters: start index i_N, decay γ, δ, ends of ρ before softplus, μ_N."""
+        """From the paper's symbols: start index i_N, decay γ, δ, ends of ρ before softplus, μ_N."""
         n = len(deltas)
         return cls(
             sigmas=ddpm_decay(i_N, decay, n, index_offset=index_offset),
@@ -163,11 +163,11 @@ class PnPCMConfig(Config):
         clamp: bool = True,
         data_step: DataStep | None = None,
     ) -> PnPCMConfig:
-        """Levels falling geometrically between two ends, ρ_k = weight_k (noise_std/σ_k)².
+        """Geometric levels between two ends, ρ_k = weight_k (noise_std/σ_k)².
 
-        That ρ_k is the exact balance of a data term with noise ``noise_std`` against a denoiser of
-        level σ_k if the weight is 1; the prior is told (1 + delta_k) σ_k. Two deltas or weights are
-        the ends of a linear, resp. geometric row.
+        With weight 1, ρ_k is the MAP weight of a data term with noise ``noise_std`` and a denoiser
+        of level σ_k; the prior is evaluated at (1 + delta_k) σ_k. Two deltas (weights) are the ends
+        of a linear (geometric) sequence.
         """
         levels = _geometric(sigmas, n)
         weights = _geometric(weight if isinstance(weight, tuple) else (weight, weight), n)
@@ -184,14 +184,13 @@ class PnPCMConfig(Config):
         )
 
     def with_steps(self, n: int, *, rule: str = "ends") -> PnPCMConfig:
-        """The same run in ``n`` iterations: its sequences sampled at ``n`` even positions.
+        """This configuration with ``n`` iterations: its sequences at ``n`` evenly spaced positions.
 
-        First and last values stay (one iteration keeps the first). What the prior is told,
-        (1 + δ) σ, is interpolated in ln and so stays between the levels it was told before; σ
-        follows its family, ρ is interpolated before softplus (ddpm) or in ln, a tuple of μ
-        linearly.
+        First and last values stay (one iteration keeps the first). The levels passed to the prior,
+        (1 + δ) σ, are interpolated in ln and so stay within their range; σ follows its family, ρ is
+        interpolated before softplus (ddpm) or in ln, a tuple of μ linearly.
 
-        ``rule="released"``, for the paper's schedules (ddpm): what ``T_sampling`` changes in the
+        ``rule="released"``, for the paper's schedules (ddpm): the effect of ``T_sampling`` in the
         authors' code. The decay per step stays, so that more iterations end at a lower level and
         fewer at a higher one; the ends of ρ and the first μ stay. That code takes one δ per
         iteration from the user, or 0.1; here 1 + δ is interpolated in ln.
@@ -253,7 +252,7 @@ def _resampled(
     to: Callable[[float], float] = float,
     back: Callable[[float], float] = float,
 ) -> tuple[float, ...]:
-    """``values`` at ``n`` even positions, ends included, linear in ``to(value)`` in between."""
+    """``values`` at ``n`` evenly spaced positions with both ends, linear in ``to(value)``."""
     last, out = len(values) - 1, []
     for position in linspace(0.0, float(last), n):
         i = min(int(position), max(last - 1, 0))

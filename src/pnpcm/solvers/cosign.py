@@ -1,4 +1,4 @@
-"""CoSIGN: a consistency model steered by a ControlNet that sees the measurement."""
+"""CoSIGN: a consistency model conditioned on the measurement by a ControlNet."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PUBLISHED = (0, 10, 17, 26)
 
 @dataclass(frozen=True)
 class CoSIGNConfig(Config):
-    """``sigmas``: decreasing levels of the evaluations; the last noise-free level is implied.
+    """``sigmas``: decreasing levels of the evaluations; the final noise-free level is implied.
 
-    ``hard``: each estimate is pulled onto the measurement, with strength ``kappa`` (None: 1 while
-    the level is above ``noise_std``, then in proportion to it).
+    ``hard``: each estimate is projected towards the measurement with strength ``kappa`` (None: 1
+    while the level is above ``noise_std``, then proportional to it).
     """
 
     sigmas: tuple[float, ...] = tuple(GRID[i] for i in PUBLISHED)
@@ -64,7 +64,7 @@ class CoSIGNConfig(Config):
 
 
 class CoSIGN(SolverBase[CoSIGNConfig]):
-    r"""Multistep sampling of a consistency model that is shown h, the measurement as an image.
+    r"""Multistep sampling of a consistency model with the hint h, the measurement as an image.
 
     .. math::
         x_0 &= \operatorname{clamp} f_\theta(x, \sigma_k, h), \qquad x \sim N(0, \sigma_1^2 I) \\
@@ -73,11 +73,11 @@ class CoSIGN(SolverBase[CoSIGNConfig]):
         x &= x_0 + \sqrt{\max(\gamma, \sigma_{min})^2 - \sigma_{min}^2}\; n, \qquad
              \gamma^2 = \sigma_{k+1}^2 - \sigma_y^2 \ (\text{hard}),\ \sigma_{k+1}^2 \ (\text{soft})
 
-    h is y where it has the image's shape, else A⁺y, as in training. After the last level
-    σ_{k+1} = σ_min: no noise, and λ so small that the result is almost the network's own.
+    h is y if it has the image's shape, else A⁺y, as in training. After the last level
+    σ_{k+1} = σ_min: no noise, and λ is so small that the result is almost that of the network.
 
-    Costs one prior call per level; the ControlNet beside it, about a third of a call more, is not
-    counted. Takes a prior with a ControlNet trained for the task: ``pnpcm train cosign``. Source:
+    Costs one prior call per level; the ControlNet, about a third of a call more, is not counted.
+    Takes a prior with a ControlNet trained for the task: ``pnpcm train cosign``. Source:
     Zhao et al., CoSIGN (ECCV 2024). The official code back-projects with nearest-neighbour
     upsampling; its four-step levels are unpublished, these are ours.
     """
@@ -91,7 +91,7 @@ class CoSIGN(SolverBase[CoSIGNConfig]):
         if not getattr(prior, "takes_hint", False):
             raise ArgumentError(
                 f"prior is a {type(prior).__name__} that takes no hint, {self.name} needs one "
-                "with a ControlNet; load_prior(name, control=PATH), trained by pnpcm train cosign"
+                "with a ControlNet; use load_prior(name, control=PATH) after pnpcm train cosign"
             )
 
     def _solve(self, run: Run) -> Tensor:
@@ -118,7 +118,7 @@ class CoSIGN(SolverBase[CoSIGNConfig]):
 
 
 def _unfit(task: Mapping[str, Any], operator: Operator) -> str | None:
-    """Why a ControlNet trained for ``task`` cannot read hints of ``operator``, if so."""
+    """The reason why a ControlNet trained for ``task`` does not fit ``operator``, or None."""
     trained = str(task.get("operator", ""))
     move = "train one for this operator: pnpcm train cosign"
     if trained and trained.replace("-", "") != type(operator).__name__.lower():

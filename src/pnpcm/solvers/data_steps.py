@@ -1,4 +1,4 @@
-"""Data steps: argmin_z ½‖A(z) − y‖² + ρ/2 ‖z − v‖², three ways. The regimes differ only here."""
+"""Data steps, argmin_z ½‖A(z) − y‖² + ρ/2 ‖z − v‖²: prox, CG, gradient, projection, strips."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPTIMIZERS = ("sgd", "adam", "lbfgs")
 
 @dataclass(frozen=True)
 class ProxStep(Config):
-    """The operator's own ``prox_l2(v, y, 1/ρ)``; for a linear one without it, CG to rounding."""
+    """The operator's ``prox_l2(v, y, 1/ρ)``; CG to rounding for a linear operator without it."""
 
     def __call__(
         self, v: Tensor, y: Tensor, operator: Operator, rho: float, *, z_prev: Tensor | None
@@ -83,11 +83,11 @@ class GradientStep(Config):
     """Descent on the objective, for any differentiable operator; starts at the previous z.
 
     ``optimizer``: ``"sgd"`` (plain descent, also ``"gd"``), ``"adam"``, or ``"lbfgs"``, which
-    takes few operator calls and no tuning (``lr`` is its first step, ``lr_decay`` unused). A step
+    needs few operator calls and no tuning (``lr``: its first step, ``lr_decay``: unused). The step
     size is multiplied by ``lr_decay`` whenever the image's loss has grown. ``tol``: relative step
-    below which an image is done; 0 runs all ``n_iter`` steps. ``reference=True`` reproduces the
-    authors' code: gradients pile up from step to step and the first step always decays; their
-    JPEG step size only works that way.
+    below which an image stops; 0 runs all ``n_iter`` steps. ``reference=True`` reproduces the
+    authors' code: gradients accumulate over the steps and the first step always decays; their
+    JPEG step size works only with this.
     """
 
     optimizer: str = "lbfgs"
@@ -162,10 +162,10 @@ class data_objective:
 
 @dataclass(frozen=True)
 class ProjectStep(Config):
-    """argmin_z ‖z − v‖² over all z that A takes to ``y``: ``operator.project(v, y)``.
+    """argmin_z ‖z − v‖² over all z with A(z) = y: ``operator.project(v, y)``.
 
-    The data step of a measurement without noise, where ρ says nothing: rounded coefficients of a
-    JPEG file tell in which cell the true ones lie, and no more.
+    The data step of a measurement without noise, independent of ρ: the rounded coefficients of a
+    JPEG file only determine the quantization cell of the true ones.
     """
 
     def __call__(
@@ -182,13 +182,13 @@ class ProjectStep(Config):
 
 @dataclass(frozen=True)
 class StripStep(Config):
-    """``inner`` on strips of about ``rows`` rows, one after the other: memory of a strip only.
+    """``inner`` on strips of about ``rows`` rows in turn, with the memory of one strip.
 
     For operators that act on cells of ``operator.row_cell`` rows, as JPEG does. Strips are whole
-    cells, so the problem falls apart exactly and each strip has its own step lengths and stops.
-    Where cells look at their neighbours (``operator.row_margin`` rows: interpolated chroma), each
-    strip is solved together with that many rows above and below, which are then dropped; what
-    reaches across two margins is neglected.
+    cells, so the problem separates exactly and each strip has its own step lengths and stops.
+    If cells depend on their neighbours (``operator.row_margin`` rows: interpolated chroma), each
+    strip is solved with that many rows above and below, which are then dropped; dependence across
+    two margins is neglected.
     """
 
     inner: DataStep
@@ -221,7 +221,7 @@ class StripStep(Config):
 
 
 def _cells(operator: Operator) -> tuple[int, int]:
-    """Rows of a cell and of the margin it needs, as the operator tells them."""
+    """``row_cell`` and ``row_margin`` of the operator."""
     cell = getattr(operator, "row_cell", None)
     if cell is None:
         raise OperatorError(
@@ -232,7 +232,7 @@ def _cells(operator: Operator) -> tuple[int, int]:
 
 
 def _strips(height: int, rows: int, margin: int) -> Iterator[tuple[slice, slice]]:
-    """The rows that a strip keeps and those it sees."""
+    """For each strip, the rows that it keeps and the rows that it is solved on."""
     for start in range(0, height, rows):
         stop = min(start + rows, height)
         yield slice(start, stop), slice(max(start - margin, 0), min(stop + margin, height))

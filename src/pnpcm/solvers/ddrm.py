@@ -18,11 +18,11 @@ from pnpcm.solvers.base import DENOISERS, Run, SolverBase
 
 @dataclass(frozen=True)
 class DDRMConfig(LevelConfig):
-    """Numbers of a DDRM run; the defaults are the published ones.
+    """Parameters of a DDRM run; the defaults are the published ones.
 
-    ``noise_std``: what is on y. ``eta``: share of fresh noise where the prior leads; ``eta_b``:
-    weight of y where it is less noisy than the level. ``sigmas`` replace the ``n_steps`` levels
-    of DDPM.
+    ``noise_std``: noise of y. ``eta``: share of new noise where the prior determines a component;
+    ``eta_b``: weight of y where it is less noisy than the level. ``sigmas`` replace the ``n_steps``
+    levels of DDPM.
     """
 
     n_steps: int = 20
@@ -43,10 +43,10 @@ class DDRMConfig(LevelConfig):
 
 
 class DDRM(SolverBase[DDRMConfig]):
-    r"""Denoising diffusion restoration: each singular component is led by y or by the prior.
+    r"""Denoising diffusion restoration: each singular component follows y or the prior.
 
     With A = U S Vᵀ, ȳ = S⁻¹Uᵀy, whose noise is τ_i = noise_std/s_i, d = D(x, s), a bar for Vᵀ
-    and fresh noise z, component i goes to
+    and new noise z, component i becomes
 
     .. math::
         \bar x'_i = \begin{cases}
@@ -62,7 +62,7 @@ class DDRM(SolverBase[DDRMConfig]):
     drawn as an image, so that z̄ has its law in any basis; what V does not reach has s_i = 0.
 
     Costs ``n_steps`` prior calls. A given ``x_init`` is the image to which the first noise is
-    added where y does not lead. Source: Kawar et al., Denoising diffusion restoration models
+    added where y is not used. Source: Kawar et al., Denoising diffusion restoration models
     (NeurIPS 2022). Where the official code differs we follow the paper: zeros inside S
     belong to the first case, and a noiseless run (``noise_std=0``) ends with the third one, so
     that A x = y. The start is the code's, which treats s₁ < τ_i as unmeasured.
@@ -79,7 +79,7 @@ class DDRM(SolverBase[DDRMConfig]):
             return None
         return (
             "it needs the decomposition A = U S Vᵀ, which is not known for this operator; "
-            "take PnPCM, DiffPIR or PiGDM"
+            "use PnPCM, DiffPIR or PiGDM"
         )
 
     def _solve(self, run: Run) -> Tensor:
@@ -91,7 +91,7 @@ class DDRM(SolverBase[DDRMConfig]):
         tau = torch.where(values > 0, config.noise_std / values, torch.inf)
 
         def replace(x: Tensor, c: Tensor, where: Tensor) -> Tensor:
-            """``x`` with the coefficients ``c`` at some places; only there ``c`` need be finite."""
+            """``x`` with coefficients ``c`` at ``where``; ``c`` must be finite only there."""
             moved: Tensor = operator.V(torch.where(where, c - operator.V_adjoint(x), 0))
             return x + moved
 
@@ -112,7 +112,7 @@ class DDRM(SolverBase[DDRMConfig]):
 
 
 def singular_values(operator: Any, x: Tensor) -> Tensor:
-    """The diagonal of S in the dtype of ``x``, zero where it is rounding; deepinv's ``mask``."""
+    """The diagonal of S in the dtype of ``x``, with rounding set to zero; deepinv's ``mask``."""
     given = operator.singular_values if hasattr(operator, "singular_values") else operator.mask
     values = torch.as_tensor(given).to(x)
     floor = values.max() * max((1, *values.shape[-2:])) * torch.finfo(x.dtype).eps

@@ -20,13 +20,13 @@ from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
 
 @dataclass(frozen=True)
 class DDSConfig(LevelConfig):
-    """Numbers of a DDS run, for images in [-1, 1].
+    """Parameters of a DDS run, for images in [-1, 1].
 
-    ``eta``: share of fresh noise, as a standard deviation (not DDIM's eta). ``gamma``: weight of
-    the data in the proximal branch; ``noiseless=True`` takes the other branch, plain least
-    squares cut short. ``noise_std`` > 0 ends CG where the residual is no larger than the noise,
-    after ``cg_iterations`` at the latest; 0 makes them all. ``sigmas``: levels instead of the
-    published grid of ``n_steps``.
+    ``eta``: share of new noise, as a standard deviation (not DDIM's eta). ``gamma``: weight of
+    the data in the proximal branch; ``noiseless=True`` uses the other branch, plain least squares
+    with early stopping. ``noise_std`` > 0 stops CG when the residual is not larger than the noise,
+    or after ``cg_iterations``; 0 runs all iterations. ``sigmas``: levels instead of the published
+    grid of ``n_steps``.
     """
 
     n_steps: int = 100
@@ -50,7 +50,7 @@ class DDSConfig(LevelConfig):
 
 
 class DDS(SolverBase[DDSConfig]):
-    r"""Denoise, fit the data by conjugate gradients, go to the next level.
+    r"""Denoising, a data fit by conjugate gradients, and a step to the next level.
 
     .. math::
         d &= D(x, \sigma), \qquad \epsilon = (x - d)/\sigma \\
@@ -61,7 +61,7 @@ class DDS(SolverBase[DDSConfig]):
              \quad n \sim N(0, I)
 
     Costs ``n_steps`` denoiser calls. The step to the last level and the one after it add no noise
-    (σ' = 0), so the last call polishes x̂ and its data step ends the run. Any linear operator.
+    (σ' = 0), so the last call denoises x̂ and its data step ends the run. Any linear operator.
     Source: Chung et al., Decomposed Diffusion Sampler for Accelerating Large-Scale Inverse
     Problems (ICLR 2024). Deviations from the official code: CG with conjugated inner products and
     one step length per image, Aᴴy combined as a complex image, levels within the prior's range,
@@ -112,6 +112,6 @@ class DDS(SolverBase[DDSConfig]):
 
 
 def n_measured(y: Tensor) -> Tensor:
-    """Real numbers of each image's ``y`` that carry data ``(B,)``: what is not measured is 0."""
+    """Number of measured real values in each image's ``y`` ``(B,)``; unmeasured values are 0."""
     counts = torch.count_nonzero(y.flatten(1), dim=1)
     return counts * 2 if y.is_complex() else counts

@@ -1,7 +1,7 @@
-"""Descent on smooth objectives, with every decision taken per image.
+"""Descent on smooth objectives (gradient descent, Adam, L-BFGS), with decisions per image.
 
-``objective(z)`` gives the loss ``(B,)`` and the gradient of each image; the functions below
-return the last iterate. An image that has converged (tol > 0) is frozen while others go on.
+``objective(z)`` returns the loss ``(B,)`` and the gradient of each image; the functions below
+return the last iterate. An image that has converged (tol > 0) is frozen while others continue.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def gradient_descent(
     r"""z ← z − lr · d(g), where lr is multiplied by ``lr_decay`` whenever the loss has grown.
 
     d is the gradient, or Adam's direction (Kingma & Ba 2015, β = 0.9, 0.999). The authors' code
-    never clears its gradients (``accumulate``: d sees g_0 + … + g_j, for plain descent a
-    momentum of exactly 1) and compares the first loss with 0 (``decay_first``).
+    never clears its gradients (``accumulate``: d is computed from g_0 + … + g_j, for plain descent
+    a momentum of exactly 1) and compares the first loss with 0 (``decay_first``).
     """
     direction = _adam() if adam else _plain
     rate = torch.full((len(z),), lr, dtype=z.real.dtype, device=z.device)
@@ -87,7 +87,7 @@ def lbfgs(
     r"""Limited-memory BFGS (Nocedal 1980) with Armijo backtracking, one history per image.
 
     The first step is ``lr`` times the negative gradient; afterwards steps start at 1. An image
-    whose line search fails, or whose relative step is below ``tol``, stays where it is.
+    whose line search fails, or whose relative step is below ``tol``, stops.
     """
     loss, g = objective(z)
     pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # s, y and 1/⟨s, y⟩ (0: not usable)

@@ -20,12 +20,12 @@ from pnpcm.solvers.problem import prox
 
 @dataclass(frozen=True)
 class DiffPIRConfig(LevelConfig):
-    """Numbers of a DiffPIR run, for images in [-1, 1].
+    """Parameters of a DiffPIR run, for images in [-1, 1].
 
-    ``lam``: weight of the denoised image. The official code counts σ_y on [0, 1] and the levels
-    on [-1, 1], so its λ is four of ours: the default is its 7. ``zeta``: share of fresh noise,
-    as a variance. ``guidance``: how much of the data step is taken. ``noise_std`` counts as
-    0.002 at least. ``sigmas``: levels instead of the published grid of ``n_steps``.
+    ``lam``: weight of the denoised image. The official code has σ_y on [0, 1] and the levels on
+    [-1, 1], so its λ is four times ours: the default is its 7. ``zeta``: share of new noise, as a
+    variance. ``guidance``: share of the data step that is applied. ``noise_std`` is at least
+    0.002. ``sigmas``: levels instead of the published grid of ``n_steps``.
     ``denoise_last=True`` returns the denoised image of the last level instead of the noisy one.
     """
 
@@ -39,7 +39,7 @@ class DiffPIRConfig(LevelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.nfe < 2:  # the last level makes no update
+        if self.nfe < 2:  # the last level has no update
             raise ArgumentError(
                 "n_steps or sigmas must give at least two levels, "
                 f"got n_steps = {self.n_steps}, sigmas = {self.sigmas}"
@@ -56,7 +56,7 @@ class DiffPIRConfig(LevelConfig):
 
 
 class DiffPIR(SolverBase[DiffPIRConfig]):
-    r"""Denoise, fit the data, go to the next level with old and fresh noise.
+    r"""Denoising, a data fit, and a step to the next level with old and new noise.
 
     .. math::
         d &= D(x, \sigma) \\
@@ -67,7 +67,7 @@ class DiffPIR(SolverBase[DiffPIRConfig]):
              + \sqrt{\zeta}\,n\Big), \quad n \sim N(0, I)
 
     Costs ``n_steps`` denoiser calls for ``n_steps − 1`` updates: as in the official code the call
-    at the last level leads to no update, and what is returned is the noisy iterate there
+    at the last level is not used, and the noisy iterate of that level is returned
     (σ = 0.01, VE scale); ``denoise_last=True`` returns that call's D instead. Linear operators.
     Source: Zhu et al., Denoising Diffusion Models for Plug-and-Play Image Restoration (CVPRW
     2023). Deviations: exact prox for every operator, a start from :func:`x_start` plus noise

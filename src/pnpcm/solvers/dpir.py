@@ -1,4 +1,4 @@
-"""DPIR: half-quadratic splitting with a denoiser whose level falls."""
+"""DPIR: half-quadratic splitting with a denoiser at decreasing levels."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pnpcm.solvers.problem import is_linear, prox
 
 @dataclass(frozen=True)
 class DPIRConfig(Config):
-    """Numbers of a DPIR run, for images in [-1, 1].
+    """Parameters of a DPIR run, for images in [-1, 1].
 
-    The level falls geometrically from ``sigma_start`` to ``sigma_end`` (None: to ``noise_std``,
-    at least 0.002, at most ``sigma_start``). ``lam`` weighs the denoiser: ρ_k = lam
-    (noise_std/σ_k)². Nonlinear operators take a ``data_step`` such as ``GradientStep()``.
+    The level decreases geometrically from ``sigma_start`` to ``sigma_end`` (None: to ``noise_std``,
+    at least 0.002, at most ``sigma_start``). ``lam``: weight of the denoiser, ρ_k = lam
+    (noise_std/σ_k)². Nonlinear operators need a ``data_step`` such as ``GradientStep()``.
     """
 
     n_steps: int = 8
@@ -52,7 +52,7 @@ class DPIRConfig(Config):
         return cls(n_steps=3)
 
     def schedule(self) -> PnPCMConfig:
-        """σ_k and ρ_k, by the same arithmetic as PnP-CM's."""
+        """σ_k and ρ_k as a PnP-CM configuration."""
         noise_std = max(self.noise_std, NOISE_FLOOR)
         end = min(noise_std, self.sigma_start) if self.sigma_end is None else self.sigma_end
         return PnPCMConfig.geometric(
@@ -64,7 +64,7 @@ class DPIRConfig(Config):
 
 
 class DPIR(SolverBase[DPIRConfig]):
-    r"""Half-quadratic splitting: fit the data, denoise, with less and less noise.
+    r"""Half-quadratic splitting: data fit and denoiser in turn, at decreasing levels.
 
     .. math::
         z_k &= \operatorname{argmin}_z \tfrac12\|A(z) - y\|^2 + \tfrac{\rho_k}{2}\|z - x_{k-1}\|^2,
@@ -72,11 +72,11 @@ class DPIR(SolverBase[DPIRConfig]):
         x_k &= D(z_k, \sigma_k)
 
     Costs ``n_steps`` denoiser calls, no randomness. It starts at the operator's own ``x_start``;
-    else, where A is linear, at Aᵀ(AAᵀ + σ_y²)⁻¹y; else where its data step starts (``z_start``,
-    for JPEG the picture itself); else grey. Source: Zhang et al., Plug-and-Play Image Restoration
+    else, if A is linear, at Aᵀ(AAᵀ + σ_y²)⁻¹y; else at the start of its data step (``z_start``,
+    for JPEG the decoded image); else grey. Source: Zhang et al., Plug-and-Play Image Restoration
     with Deep Denoiser Prior (TPAMI 2021). Their code differs: it starts at y or its bicubic
-    enlargement, turns and mirrors the image from step to step, and stops at no less than
-    σ = factor/255 in super-resolution; ``sigma_end`` can say so.
+    enlargement, rotates and flips the image from step to step, and ends at σ ≥ factor/255 in
+    super-resolution (``sigma_end`` can be set to it).
     """
 
     name = "dpir"

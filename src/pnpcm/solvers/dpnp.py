@@ -29,14 +29,14 @@ PUBLISHED_ETAS = (0.4,) * 4 + log_falling(0.4, 0.16, 12)
 
 @dataclass(frozen=True)
 class DPnPConfig(Config):
-    """Numbers of a DPnP run; the defaults are the published ones, but for ``noise_std``.
+    """Parameters of a DPnP run; the defaults are the published ones, except ``noise_std``.
 
     ``etas``: coupling of each outer iteration. ``sampler``: prior draw by the probability flow of
     the posterior (``"ode"``) or by the reverse SDE (``"sde"``). ``kappas``: its grid, the
-    ``"official"`` one from DDPM levels or ``n_kappas`` values falling evenly in the logarithm
-    (``"log"``); ``density``: the share of the grid that is used. ``warm_start``: guided steps
-    before (0: none), ``warm_zeta``: their step size, ζ of DPS. ``langevin_…``: likelihood draws
-    of nonlinear operators.
+    ``"official"`` one from DDPM levels or ``n_kappas`` logarithmically spaced values (``"log"``);
+    ``density``: share of the grid that is used. ``warm_start``: number of guided steps before
+    (0: none), ``warm_zeta``: their step size, ζ of DPS. ``langevin_…``: likelihood draws of
+    nonlinear operators.
     """
 
     etas: tuple[float, ...] = PUBLISHED_ETAS
@@ -72,7 +72,7 @@ class DPnPConfig(Config):
         _ = self.nfe  # the official grid refuses couplings below its lowest level
 
     def grid(self, eta: float) -> tuple[float, ...]:
-        """What a prior draw at coupling η goes through: κ (ode), or levels from η on (sde)."""
+        """Grid of a prior draw at coupling η: κ (ode), or levels from η on (sde)."""
         return thinned(dpnp_grid(eta, self.sampler, self.kappas, self.n_kappas), self.density)
 
     @property
@@ -86,14 +86,14 @@ class DPnPConfig(Config):
         return cls(etas=(0.4, 0.2), density=0.03, warm_start=3, langevin_steps=3)
 
     def scaled(self, share: float) -> DPnPConfig:
-        """The same run at a ``share`` of its cost: fewer guided steps, thinner grids."""
+        """This run at a ``share`` of its cost: fewer guided steps, coarser grids."""
         check_number("share", share, 0.0, 1.0, open_low=True)
         warm_start = math.ceil(self.warm_start * share)
         return replace(self, warm_start=warm_start, density=self.density * share)
 
 
 class DPnP(SolverBase[DPnPConfig]):
-    r"""Diffusion plug-and-play: draws from likelihood and prior in turn, ever closer coupled.
+    r"""Diffusion plug-and-play: draws from likelihood and prior in turn, at decreasing coupling.
 
     .. math::
         x_{k+1/2} &\sim e^{-\|y - A(x)\|^2/2\sigma_n^2 - \|x - x_k\|^2/2\eta_k^2} \\
@@ -101,15 +101,15 @@ class DPnP(SolverBase[DPnPConfig]):
 
     The first draw is exact for a linear operator, ``coupled_langevin`` otherwise; the second is
     ``posterior_flow`` (ode) or, with the prior draw before the likelihood draw,
-    ``reverse_diffusion`` (sde). x_0 comes from DPS steps on respaced DDPM levels; without them it
-    is ``x_init`` or grey. Returned is the last prior draw.
+    ``reverse_diffusion`` (sde). x_0 is computed by DPS steps on respaced DDPM levels; without them
+    it is ``x_init`` or grey. The last prior draw is returned.
 
     Costs 2423 prior calls plus 500 of the warm start, which are differentiated: 2923, the
     published number. Source: Xu & Chi, Provably robust score-based diffusion posterior sampling
     for plug-and-play image reconstruction (NeurIPS 2024). Unlike the official code: the true
-    noise level in the likelihood (there 0.15 for noise of 0.2), DPS in the place of LGD-MC, exact
-    likelihood draws, levels that the network is really told, one norm per image; the SDE goes
-    through η and all DDPM levels below it, and its last step returns the denoised image.
+    noise level in the likelihood (there 0.15 for noise of 0.2), DPS instead of LGD-MC, exact
+    likelihood draws, the exact levels as network input, one norm per image; the SDE uses η and all
+    DDPM levels below it, and its last step returns the denoised image.
 
     >>> result = DPnP(prior, DPnPConfig(noise_std=0.1))(y, operator, generator=g)
     """

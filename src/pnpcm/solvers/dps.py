@@ -18,7 +18,7 @@ from pnpcm.solvers.base import DENOISERS, Run, SolverBase
 
 @dataclass(frozen=True)
 class DPSConfig(LevelConfig):
-    """Numbers of a DPS run; the defaults are the published ones for deblurring and SR on faces.
+    """Parameters of a DPS run; the defaults are those published for deblurring and SR of faces.
 
     ``zeta``: step size on the norm, not on its square (0.5 for random inpainting, 1.0 for phase
     retrieval); 0 samples from the prior. ``sigmas`` replace the ``n_steps`` levels of DDPM.
@@ -39,7 +39,7 @@ class DPSConfig(LevelConfig):
 
 
 class DPS(SolverBase[DPSConfig]):
-    r"""Diffusion posterior sampling: DDPM steps, each followed by a step down the residual norm.
+    r"""Diffusion posterior sampling: DDPM steps, each with a gradient step on the residual norm.
 
     .. math::
         d &= \operatorname{clamp}\big(D(x, s)\big), \qquad g = \nabla_x \|y - A(d(x))\| \\
@@ -48,13 +48,13 @@ class DPS(SolverBase[DPSConfig]):
 
     from x = s₁ z down to s′ = 0. The factor of ζ is the image of a constant step in the
     variance-preserving variables of the paper. The gradient runs through A, the clamp and the
-    network, so every differentiable operator will do; noise_std plays no part.
+    network, so any differentiable operator can be used; noise_std is not used.
 
     Costs ``n_steps`` prior calls and as many vector-Jacobian products. A given ``x_init`` is the
     image to which the first noise is added. Source: Chung et al., Diffusion posterior sampling for
     general noisy inverse problems (ICLR 2023). Unlike the official code: one norm per image, not
-    per batch; the small posterior variance, where that code interpolates by a learned one; levels
-    up to what the prior was trained for.
+    per batch; the small posterior variance, where that code interpolates with a learned one; levels
+    up to the prior's largest.
 
     >>> result = DPS(prior, DPSConfig(zeta=0.5))(y, operator, generator=g)
     """

@@ -13,7 +13,7 @@ from pnpcm.solvers.data_steps import data_objective
 def coupled_langevin(
     run: Run, x: Tensor, noise_std: float, eta: float, *, n_steps: int, scale: float
 ) -> Tensor:
-    r"""DPnP's: the quadratic coupling is integrated exactly, each image has its own step size.
+    r"""DPnP's draw: the quadratic coupling is integrated exactly, with one step size per image.
 
     .. math::
         h &= \text{scale} \min(\sigma_n^2, \eta^2) / (50 + \|y - A(z)\|), \quad
@@ -34,7 +34,7 @@ def coupled_langevin(
 def plain_langevin(
     run: Run, x: Tensor, noise_std: float, eta: float, *, n_steps: int, rate: float
 ) -> Tensor:
-    r"""PnP-DM's: unadjusted Langevin steps of one size γ.
+    r"""PnP-DM's draw: unadjusted Langevin steps of constant size γ.
 
     .. math::
         z \leftarrow z - \gamma \nabla \|y - A(z)\|^2/2\sigma^2 - \gamma (z - x)/\eta^2

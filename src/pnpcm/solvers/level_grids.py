@@ -1,4 +1,4 @@
-"""Grids of DPnP and PnP-DM: where their prior samplers evaluate the network."""
+"""Noise-level grids of the prior samplers of DPnP and PnP-DM."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ GRIDS = ("edm", "edm-full", "vp", "ve", "iddpm")
 
 
 def thinned(values: Sequence[float], density: float) -> tuple[float, ...]:
-    """A share ``density`` of ``values``, spread evenly, the ends among them."""
+    """A share ``density`` of ``values``, evenly spaced, including the ends."""
     n = math.ceil(len(values) * density)
     return tuple(values[round(i)] for i in linspace(0.0, len(values) - 1.0, n))
 
 
 def log_falling(start: float, end: float, n: int) -> tuple[float, ...]:
-    """``n`` values falling evenly in the logarithm."""
+    """``n`` logarithmically spaced decreasing values."""
     return tuple(math.exp(v) for v in linspace(math.log(start), math.log(end), n))
 
 
 # DPnP --------------------------------------------------------------------------------------------
 @cache
 def official_kappas(eta: float) -> tuple[float, ...]:
-    """DPnP's κ for coupling ``eta``, falling from about 100; the published counts exactly.
+    """DPnP's κ for coupling ``eta``, decreasing from about 100; matches the published counts.
 
-    DDPM levels s < η become κ = ηs/√(η² − s²). Above η = 0.3 only every second one is taken, from
-    index 0 on, above 0.75 every eighth, except that the last 14 all stay. Where 1/(1 + κ²) falls
-    by more than a factor 1.1 the gap is split evenly in its logarithm, and beyond the noisy end
-    it goes on by factors of 1.1 down to 1e-4. The 14 and the roundings were found by matching the
-    published counts, not read in the official code; a few other choices match them too.
+    DDPM levels s < η become κ = ηs/√(η² − s²). Above η = 0.3 only every second one is used, from
+    index 0 on, above 0.75 every eighth, except for the last 14, which are all used. Where
+    1/(1 + κ²) decreases by more than a factor 1.1 the gap is split evenly in its logarithm, and
+    beyond the noisy end it continues by factors of 1.1 down to 1e-4. The 14 and the roundings were
+    chosen to match the published counts, not taken from the official code; a few other choices
+    match them too.
     """
     levels = [s for s in vp_levels() if s < eta]
     if not levels:
@@ -60,7 +61,7 @@ def official_kappas(eta: float) -> tuple[float, ...]:
 
 
 def dpnp_grid(eta: float, sampler: str, kind: str, n: int) -> tuple[float, ...]:
-    """What a prior draw at coupling η goes through: κ (ode), or levels from η on (sde)."""
+    """Grid of a prior draw at coupling η: κ (ode), or levels from η on (sde)."""
     if kind == "official":
         below = (s for s in reversed(vp_levels()) if s < eta)
         return official_kappas(eta) if sampler == "ode" else (eta, *below)
@@ -85,7 +86,7 @@ class EulerStep:
 
     @classmethod
     def row(cls, levels: Sequence[float], *, exact_noise: bool = False) -> tuple[EulerStep, ...]:
-        """Steps along falling ``levels`` and to 0, with noise √(2s(s−s′)) or √(s²−s′²)."""
+        """Steps along decreasing ``levels`` and to 0, with noise √(2s(s−s′)) or √(s²−s′²)."""
         return tuple(
             cls(s, after - s, math.sqrt((s - after) * (s + after if exact_noise else 2 * s)))
             for s, after in pairwise((*levels, 0.0))
@@ -97,7 +98,7 @@ def euler_steps(grid: str, n: int, slope: float = 19.9) -> tuple[EulerStep, ...]
     """The ``n`` steps of a whole grid down to 0; levels as in Karras et al. (2022), Table 1."""
     if grid == "vp":
         return _vp_steps(n, slope)
-    lowest = vp_level(VP_START)  # what a VP network was trained for
+    lowest = vp_level(VP_START)  # smallest training level of a VP network
     if grid == "edm":
         levels = karras(n, lowest)
     elif grid == "edm-full":
@@ -111,7 +112,7 @@ def euler_steps(grid: str, n: int, slope: float = 19.9) -> tuple[EulerStep, ...]
 
 def _vp_steps(n: int, slope: float) -> tuple[EulerStep, ...]:
     """Steps even in VP time 1 … 0.001, 0, on images scaled by a = 1/√(1 + s²)."""
-    # EDM's sampler pins the level at time 0.001 to the network's and fits the schedule again
+    # EDM's sampler sets the level at time 0.001 to the network's and refits the schedule
     top, bottom = math.log1p(vp_level(1.0, slope) ** 2), math.log1p(vp_level(VP_START) ** 2)
     slope = 2 * (bottom / VP_START - top) / (VP_START - 1)
     start = top - slope / 2

@@ -1,4 +1,4 @@
-"""Multistep consistency sampling, the loop that CM (iterative) and CoSIGN share."""
+"""Multistep consistency sampling, the loop of CM (iterative) and CoSIGN."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Estimate = Callable[[Tensor, float], Tensor]
 """f(x, σ): from a noisy image at level σ to a clean one."""
 
 Correct = Callable[[Tensor, float], Tensor]
-"""(x0, σ′): the clean estimate made to fit y; σ′ is the level that comes next."""
+"""(x0, σ′): the clean estimate corrected towards y; σ′ is the next level."""
 
 
 def multistep(
@@ -26,15 +26,15 @@ def multistep(
     carried: float = 0.0,
     sigma_min: float = SIGMA_MIN,
 ) -> Tensor:
-    r"""Estimate, correct, noise again; one estimate per level, ``sigma_min`` comes last.
+    r"""Estimate, correction and new noise; one estimate per level, ``sigma_min`` is the last.
 
     .. math::
         x &= x_{init} + \sigma_1 n \\
         x_0 &= \text{correct}\big(\text{estimate}(x, \sigma_k),\ \sigma_{k+1}\big) \\
         x &= x_0 + \sqrt{\max(\sigma_{k+1}^2 - c^2,\ \sigma_{min}^2) - \sigma_{min}^2}\; n
 
-    The σ_min² is what a consistency function leaves, so after the last level no noise is added.
-    ``carried``: noise c that the correction has brought into x_0 already. Song et al. (2023),
+    σ_min² is the noise that a consistency function leaves, so no noise is added after the last
+    level. ``carried``: noise c that x_0 already has from the correction. Song et al. (2023),
     Algorithm 1.
     """
     x = run.origin

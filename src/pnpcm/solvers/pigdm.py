@@ -22,12 +22,12 @@ INVERSES = ("own", "forward")
 
 @dataclass(frozen=True)
 class PiGDMConfig(LevelConfig):
-    """Numbers of a PiGDM run; the defaults are those of the official code.
+    """Parameters of a PiGDM run; the defaults are those of the official code.
 
-    ``weight`` w, ``variant``, ``noise_aware``: see :class:`PiGDM`; ``noise_std``, on y, and
-    ``data_std``, the prior's spread, serve the last. ``inverse``: h⁺ of a nonlinear operator, its
-    own ``approx_inverse`` or ``"forward"``, h once more, as the official code has it for nonlinear
-    deblurring. ``sigmas`` replace the ``n_steps`` levels of DDPM.
+    ``weight`` w, ``variant``, ``noise_aware``: see :class:`PiGDM`; ``noise_std`` (of y) and
+    ``data_std`` (of the prior) are used by ``noise_aware``. ``inverse``: h⁺ of a nonlinear
+    operator, its own ``approx_inverse`` or ``"forward"``, h applied again, as in the official code
+    for nonlinear deblurring. ``sigmas`` replace the ``n_steps`` levels of DDPM.
     """
 
     n_steps: int = 100
@@ -48,7 +48,7 @@ class PiGDMConfig(LevelConfig):
 
     @property
     def loaded(self) -> bool:
-        """Whether guidance weighs the noise on y against the spread of the estimate."""
+        """Whether the guidance includes the noise of y and the variance of the estimate."""
         return self.noise_aware or self.variant == "posterior"
 
     @classmethod
@@ -65,7 +65,7 @@ class PiGDM(SolverBase[PiGDMConfig]):
         x' &= d + \tfrac{s'}{s}(x - d) + c\, \big(\partial d/\partial x\big)^\top v
 
     from x = h⁺(y) + s₁ z down to s′ = 0. A linear operator has v = A⁺(y − Ad), others their own
-    ``approx_inverse`` and the true instrument ``acquire`` for h, which is not differentiated.
+    ``approx_inverse`` and the exact forward model ``acquire`` for h, which is not differentiated.
 
     ``variant``: ``"official"``, c = w, a constant, which over-enforces y on fine grids;
     ``"ddim"``, c = (1 − s′/s) w, DDIM from the corrected estimate; ``"mcg"``, c = √(1 + s′²) w;
@@ -75,12 +75,12 @@ class PiGDM(SolverBase[PiGDMConfig]):
     .. math:: v = r^2 A^\top (r^2 A A^\top + \sigma_n^2)^{-1} (y - A d), \qquad
               r^2 = s^2 S^2 / (s^2 + S^2)
 
-    with S = ``data_std`` and σ_n = ``noise_std``; the first image is loaded likewise.
+    with S = ``data_std`` and σ_n = ``noise_std``; the first image uses the same loading.
 
-    Costs ``n_steps`` prior calls and as many vector-Jacobian products. A given ``x_init`` takes
-    the place of h⁺(y) in the start. Source: Song et al., Pseudoinverse-guided diffusion models for
-    inverse problems (ICLR 2023); the default is the official code (RED-diff), which knows no noise.
-    Unlike it, known pixels are not pasted into d in inpainting.
+    Costs ``n_steps`` prior calls and as many vector-Jacobian products. A given ``x_init`` replaces
+    h⁺(y) in the start. Source: Song et al., Pseudoinverse-guided diffusion models for inverse
+    problems (ICLR 2023); the default is the official code (RED-diff), which has no noise model.
+    Unlike in that code, known pixels are not copied into d in inpainting.
 
     >>> result = PiGDM(prior, PiGDMConfig(weight=0.5))(y, operator, generator=g)
     """
@@ -94,7 +94,7 @@ class PiGDM(SolverBase[PiGDMConfig]):
             return unless_linear(operator, "the pseudo-inverse for noise-aware guidance")
         if is_linear(operator) or hasattr(operator, "approx_inverse"):
             return None
-        return "it needs approx_inverse(y), and this operator has none; take PnPCM, DPS or DPnP"
+        return "it needs approx_inverse(y), and this operator has none; use PnPCM, DPS or DPnP"
 
     def _solve(self, run: Run) -> Tensor:
         levels = steps(run, self.config.sigmas, even_indices(self.config.n_steps))
@@ -114,7 +114,7 @@ class PiGDM(SolverBase[PiGDMConfig]):
         return x
 
     def _coefficient(self, sigma: float, sigma_next: float) -> float:
-        """c; that of ``"posterior"`` brings the s²/r² of its v."""
+        """The coefficient c; for ``"posterior"`` it includes the factor s²/r² of v."""
         w, variant = self.config.weight, self.config.variant
         if variant == "official":
             return w
@@ -124,7 +124,7 @@ class PiGDM(SolverBase[PiGDMConfig]):
         return c if variant == "ddim" else c * (1 + (sigma / self.config.data_std) ** 2)
 
     def _inverse(self, run: Run, y: Tensor, sigma: float) -> Tensor:
-        """h⁺(y); for a linear operator Aᵀ(AAᵀ + σ_n²/r²)⁻¹ y, without σ_n unless loaded."""
+        """h⁺(y); for a linear operator Aᵀ(AAᵀ + σ_n²/r²)⁻¹ y, with σ_n = 0 unless ``loaded``."""
         config, operator = self.config, cast(Any, run.operator)  # see refusal
         if is_linear(operator):
             load = config.noise_std**2 * (sigma**-2 + config.data_std**-2)
@@ -136,6 +136,6 @@ class PiGDM(SolverBase[PiGDMConfig]):
 
 
 def _h(run: Run, x: Tensor) -> Tensor:
-    """What the instrument makes of ``x``."""
+    """The measurement of ``x`` without noise, by ``acquire`` if the operator has it."""
     y: Tensor = getattr(run.operator, "acquire", run.operator.A)(x)
     return y

@@ -15,16 +15,16 @@ from pnpcm.solvers.data_steps import CGStep, ProxStep
 from pnpcm.solvers.pnp_cm import PnPCM
 
 NOISE_FLOOR = 0.002
-"""Least noise a penalty is made of, so that ρ > 0 without noise; 0.001 for images in [0, 1]."""
+"""Smallest noise in the penalty, so that ρ > 0 without noise; 0.001 for images in [0, 1]."""
 
 
 @dataclass(frozen=True)
 class PnPADMMConfig(Config):
-    """Numbers of a PnP-ADMM run, for images in [-1, 1].
+    """Parameters of a PnP-ADMM run, for images in [-1, 1].
 
-    The level falls geometrically from ``sigma_start`` to ``sigma_end``; ρ_k = weight
-    (noise_std/σ_k)², the exact balance if the weight is 1, and ``noise_std`` counts as 0.002 at
-    least. Nonlinear operators take a ``data_step`` such as ``GradientStep()``.
+    The level decreases geometrically from ``sigma_start`` to ``sigma_end``; ρ_k = weight
+    (noise_std/σ_k)², the MAP weight if ``weight`` is 1, with ``noise_std`` at least 0.002.
+    Nonlinear operators need a ``data_step`` such as ``GradientStep()``.
     """
 
     n_steps: int = 16
@@ -53,7 +53,7 @@ class PnPADMMConfig(Config):
         return cls(n_steps=3)
 
     def as_pnp_cm(self) -> PnPCMConfig:
-        """The same run in PnP-CM's words: no noise, no momentum, no excess of σ."""
+        """The same run as a PnP-CM configuration without noise, momentum and δ."""
         return PnPCMConfig.geometric(
             (self.sigma_start, self.sigma_end),
             n=self.n_steps,
@@ -74,16 +74,16 @@ class PnPADMM(SolverBase[PnPADMMConfig]):
         x_k &= D(z_k + u_{k-1},\ \sigma_k) \\
         u_k &= u_{k-1} + z_k - x_k
 
-    Costs ``n_steps`` denoiser calls, no randomness. Where D(·, σ) is a proximal operator and σ
-    stays, ρ = (noise_std/σ)² leads to the MAP estimate. Source: Venkatakrishnan et al.,
-    Plug-and-Play Priors (GlobalSIP 2013); falling levels after Chan et al. (TCI 2017), with a
-    diffusion model's denoiser, which knows every level.
+    Costs ``n_steps`` denoiser calls, no randomness. If D(·, σ) is a proximal operator and σ is
+    constant, ρ = (noise_std/σ)² converges to the MAP estimate. Source: Venkatakrishnan et al.,
+    Plug-and-Play Priors (GlobalSIP 2013); decreasing levels after Chan et al. (TCI 2017), with a
+    diffusion model's denoiser, which covers all levels.
     """
 
     name = "pnp-admm"
     config_type = PnPADMMConfig
     kinds = DENOISERS
-    usual_range = PnPCM.usual_range  # its loop sees to other ranges
+    usual_range = PnPCM.usual_range  # its loop handles other ranges
 
     def refusal(self, operator: Operator) -> str | None:
         return unfit(operator, self.config.data_step)
@@ -101,7 +101,7 @@ def check_data_step(data_step: object) -> None:
 
 
 def unfit(operator: Operator, data_step: DataStep) -> str | None:
-    """The refusal of ``operator`` where ``data_step`` needs what it does not have."""
+    """The refusal of an ``operator`` that lacks methods needed by ``data_step``, or None."""
     needs = {ProxStep: ("prox_l2", "A_adjoint"), CGStep: ("A_adjoint",)}.get(type(data_step), ())
     if not needs or any(hasattr(operator, name) for name in needs):
         return None

@@ -31,7 +31,7 @@ class PnPCM(SolverBase[PnPCMConfig]):
 
     name = "pnp-cm"
     config_type = PnPCMConfig
-    usual_range = False  # step sizes of data steps are quoted in the problem's own range
+    usual_range = False  # step sizes of data steps are in units of the problem's range
 
     def _solve(self, run: Run) -> Tensor:
         config, y, operator = self.config, run.y, run.operator
@@ -55,8 +55,8 @@ class PnPCM(SolverBase[PnPCMConfig]):
         return z if from_z and z is not None else run.origin
 
     def _denoised(self, run: Run, total: Tensor, k: int, sigma: float, told: float) -> Tensor:
-        """f(total + σ n, (1 + δ) σ), clamped; the noise becomes the sum in place."""
-        unit = (run.high - run.low) / 2  # configurations are quoted for [-1, 1]
+        """f(total + σ n, (1 + δ) σ), clamped; the sum is computed in place of the noise."""
+        unit = (run.high - run.low) / 2  # configurations are for [-1, 1]
         scale, noised = self.config.noise_scale, total
         if scale > 0:
             noised = run.noise(total)
@@ -68,10 +68,10 @@ class PnPCM(SolverBase[PnPCMConfig]):
 
 
 class _Ahead:
-    """x̃ and ũ of the next iteration, and how far z, x and u moved in this one.
+    """x̃ and ũ of the next iteration, and the residuals of z, x and u in this one.
 
-    Images may be large: each is dropped at its last use, and only what nobody else can hold
-    (callbacks keep x, z and u) is changed in place.
+    Images may be large: each is released at its last use, and only tensors that callbacks cannot
+    hold (they get x, z and u) are changed in place.
     """
 
     def __init__(self, x: Tensor, z: Tensor | None) -> None:
@@ -79,13 +79,13 @@ class _Ahead:
         self.x_ahead, self.u_ahead = self.x, self.u
 
     def x_minus_u(self) -> Tensor:
-        """x̃ − ũ; x̃ ends here."""
+        """x̃ − ũ; releases x̃."""
         v = self.x_ahead - self.u_ahead
         del self.x_ahead
         return v
 
     def u_plus(self, z: Tensor) -> Tensor:
-        """ũ + z; ũ and the previous z end here."""
+        """ũ + z; releases ũ and the previous z."""
         self.z_moved = norm(z - (self.x if self.z is None else self.z))
         self.z, total = z, z + self.u_ahead
         del self.u_ahead

@@ -18,15 +18,15 @@ from pnpcm.solvers.split_gibbs import likelihood_draw, split_gibbs
 
 @dataclass(frozen=True)
 class PnPDMConfig(Config):
-    """Numbers of a PnP-DM run; the defaults are the published ones for linear operators.
+    """Parameters of a PnP-DM run; the defaults are the published ones for linear operators.
 
     Coupling (the paper's ρ) η_i = max(eta_start · decay^i, eta_min) in ``n_iterations`` iterations
     (phase problems: ``eta_min`` 0.1). ``grid`` of ``n_levels`` for the prior step: ``"edm"``
     (0.0105 … 80), ``"edm-full"`` (0.002 … 80), ``"ve"`` (0.02 … 100), ``"iddpm"`` (cosine levels),
-    ``"vp"`` (even in VP time, on VP-scaled images; only there ``slope`` counts, 14.9 for LSUN).
+    ``"vp"`` (even in VP time, on VP-scaled images; only it uses ``slope``, 14.9 for LSUN).
     ``mode``: reverse SDE (``"sde"``) or probability flow (``"ode"``). ``denoise_last=False``:
-    Euler's own last step, as published. ``average_last``: return the mean of so many last states,
-    0: the last state. ``langevin_…``: likelihood steps of nonlinear operators.
+    Euler's own last step, as published. ``average_last``: number of last states whose mean is
+    returned, 0: the last state. ``langevin_…``: likelihood steps of nonlinear operators.
     """
 
     n_iterations: int = 100
@@ -86,10 +86,10 @@ class PnPDMConfig(Config):
         return cls(n_iterations=3, eta_start=2.0, decay=0.3, n_levels=8, langevin_steps=3)
 
     def scaled(self, share: float) -> PnPDMConfig:
-        """About the same run at a ``share`` of its cost: fewer iterations, the same prior draws.
+        """A similar run at a ``share`` of its cost: fewer iterations, the same prior draws.
 
-        The coupling falls faster, so that it reaches ``eta_min`` after the same part of the run.
-        Levels are not saved on: with half of them Euler's steps leave twice the noise in x.
+        The coupling decreases faster, so that it reaches ``eta_min`` after the same part of the
+        run. The number of levels stays: with half of them Euler's steps leave twice the noise in x.
         """
         check_number("share", share, 0.0, 1.0, open_low=True)
         n_iterations = max(round(self.n_iterations * share), 1)
@@ -110,16 +110,16 @@ class PnPDM(SolverBase[PnPDMConfig]):
         x \leftarrow x + 2 (s' - s)\,\frac{x - D(x, s)}{s} + \sqrt{2 s (s - s')}\, n
 
     from x = z_i at the first level s below η_i, without noise in the last step; the probability
-    flow has 1 for 2 and no noise. x_0 is ``x_init`` or grey. At fixed η the law of x is the
-    posterior for noise of covariance σ² + η²AAᵀ.
+    flow has 1 instead of 2 and no noise. x_0 is ``x_init`` or grey. At fixed η the distribution of
+    x is the posterior for noise of covariance σ² + η²AAᵀ.
 
     Costs the number of levels below η_i, summed over the iterations. Published settings give, for
     ``eta_min`` 0.3 / 0.1: vp 1861 / 1491, vp with slope 14.9 2121 / 1693, edm 3032 / 2482, edm-full
-    3573 / 3023, iddpm 3305 / 2562, ve 3898 / 3106; none gives the 2034 that PnP-CM's paper quotes
-    (edm with ``n_levels=67`` comes near it: 2028). Source: Wu et al., Principled probabilistic
+    3573 / 3023, iddpm 3305 / 2562, ve 3898 / 3106; none gives the 2034 of the PnP-CM paper
+    (edm with ``n_levels=67`` is close: 2028). Source: Wu et al., Principled probabilistic
     imaging using diffusion models as plug-and-play priors (NeurIPS 2024). Unlike the official code:
-    the last step of each diffusion returns D (``denoise_last``), where Euler's step 2D − x mirrors
-    the noise that is left.
+    the last step of each diffusion returns D (``denoise_last``), where Euler's step 2D − x keeps
+    the remaining noise with opposite sign.
 
     >>> result = PnPDM(prior, PnPDMConfig(noise_std=0.1))(y, operator, generator=g)
     """

@@ -1,4 +1,4 @@
-"""Draws from p(x0 | x0 + eta·noise = xn) by a denoiser: the prior half of split Gibbs samplers."""
+"""Draws from p(x0 | x0 + eta·noise = xn) with a denoiser, for split Gibbs sampling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pnpcm.solvers.level_grids import EulerStep
 
 
 def denoise(run: Run, x: Tensor, sigma: float, clamp: bool) -> Tensor:
-    """D(x, σ), cut to the range of images if asked for."""
+    """D(x, σ), clamped to the range of images if ``clamp``."""
     x0 = run.prior(x, sigma)
     return run.clamp(x0) if clamp else x0
 
@@ -52,8 +52,8 @@ def reverse_diffusion(
 ) -> Tensor:
     r"""Reverse SDE (``stochastic``) or probability flow by Euler steps, from x at the first level.
 
-    The last step has no noise. With ``denoise_last`` it returns D; Euler's own step of the SDE
-    from s to 0 would return 2D − x, which mirrors the noise that is left. One evaluation per step.
+    The last step has no noise. With ``denoise_last`` it returns D; Euler's step of the SDE from s
+    to 0 returns 2D − x, the remaining noise with opposite sign. One evaluation per step.
     """
     c = 2 if stochastic else 1
     for i, step in enumerate(steps, start=1):

@@ -1,7 +1,7 @@
-"""The problem a solver is given: what is checked about it, and what every solver asks of it.
+"""Checks of a solver's arguments, and functions of linear operators (prox, pseudo-inverse, draws).
 
-Only ``A`` is required of an operator. What else a method needs is asked for here, so that a
-deepinv physics or a user's class with ``A`` and ``A_adjoint`` alone serves as well as ours.
+An operator needs only ``A``. The other functions of a linear operator are computed here if it lacks
+them, so that deepinv physics and classes with only ``A`` and ``A_adjoint`` can be used.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pnpcm.solvers.data_steps import ProxStep
 
 
 def is_linear(operator: Operator) -> bool:
-    """Whether the operator says that it is linear, or else has an adjoint."""
+    """The operator's ``linear`` flag if it has one, else whether it has an adjoint."""
     return bool(getattr(operator, "linear", hasattr(operator, "A_adjoint")))
 
 
 def check_call(y: Tensor, operator: Operator, x_init: Tensor | None) -> None:
-    """Refuse what no solver can work with."""
+    """Raise an error for arguments that no solver accepts."""
     if not isinstance(y, Tensor):
         raise ArgumentError(f"y is a {type(y).__name__}, expected a torch.Tensor (B, …)")
     if not isinstance(operator, Operator):
@@ -49,7 +49,7 @@ def check_call(y: Tensor, operator: Operator, x_init: Tensor | None) -> None:
 
 
 def is_finite(x: Tensor) -> bool:
-    """Neither NaN nor infinity anywhere; unlike ``torch.isfinite`` without a copy of ``x``."""
+    """Whether ``x`` has neither NaN nor infinity; unlike ``torch.isfinite`` without a copy."""
     real = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
     return x.numel() == 0 or all(math.isfinite(end) for end in torch.aminmax(real))
 
@@ -66,15 +66,15 @@ def image_shape(y: Tensor, operator: Operator) -> tuple[int, ...]:
     )
 
 
-# what methods ask of a linear operator -----------------------------------------------------------
+# functions of linear operators -------------------------------------------------------------------
 def prox(operator: Operator, v: Tensor, y: Tensor, rho: float) -> Tensor:
     """argmin_z ½‖Az − y‖² + ρ/2 ‖z − v‖²"""
     return ProxStep()(v, y, operator, rho, z_prev=None)
 
 
 def pinv(operator: Any, y: Tensor, reg: float = 0.0) -> Tensor:
-    """Aᵀ(AAᵀ + reg)⁻¹ y by the operator itself; a foreign one is loaded by CG."""
-    if hasattr(operator, "n_measured"):  # one of ours
+    """Aᵀ(AAᵀ + reg)⁻¹ y by the operator's own method; by CG for operators of other libraries."""
+    if hasattr(operator, "n_measured"):  # an operator of pnpcm
         loaded: Tensor = operator.A_dagger(y, reg)
         return loaded
     if reg == 0 and hasattr(operator, "A_dagger"):
@@ -92,7 +92,7 @@ def pinv(operator: Any, y: Tensor, reg: float = 0.0) -> Tensor:
 
 
 def back_projection(operator: Operator, y: Tensor) -> Tensor:
-    """The measurement as an image: y itself where it is one, else A⁺y."""
+    """The measurement as an image: y if it has the shape of one, else A⁺y."""
     if not y.is_complex() and tuple(y.shape) == image_shape(y, operator):
         return y
     return pinv(operator, y)
@@ -101,7 +101,7 @@ def back_projection(operator: Operator, y: Tensor) -> Tensor:
 def sample_conditional(
     operator: Any, v: Tensor, y: Tensor, noise_std: float, eta: float, generator: Generators
 ) -> Tensor:
-    """A draw from exp(−‖Az−y‖²/2 noise_std² − ‖z−v‖²/2 eta²), by perturb and solve if need be."""
+    """A draw from exp(−‖Az−y‖²/2 noise_std² − ‖z−v‖²/2 eta²), if needed by perturb-and-solve."""
     if hasattr(operator, "sample_conditional"):
         z: Tensor = operator.sample_conditional(v, y, noise_std, eta, generator)
         return z
@@ -116,7 +116,7 @@ def in_usual_range(
 ) -> tuple[Tensor, Operator, Tensor | None]:
     """The same problem for images in [-1, 1]: x = middle + unit · x′, y′ = A′(x′) + noise/unit.
 
-    A linear operator stays as it is and only y moves; a nonlinear one is seen through x′.
+    A linear operator is unchanged and only y is mapped; a nonlinear one is wrapped.
     """
     low, high = value_range
     if (low, high) == (-1.0, 1.0):

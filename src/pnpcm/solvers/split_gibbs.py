@@ -1,4 +1,4 @@
-"""Split Gibbs sampling: a likelihood draw and a prior draw in turn, at a falling coupling."""
+"""Split Gibbs sampling: likelihood and prior draws in turn, at a decreasing coupling."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pnpcm.solvers.base import Run
 from pnpcm.solvers.problem import is_linear, sample_conditional
 
 Draw = Callable[[Tensor, float], Tensor]
-"""Takes an image and the coupling to a draw around the image."""
+"""(image, coupling) → a draw around the image."""
 
 
 def split_gibbs(
@@ -32,8 +32,8 @@ def split_gibbs(
         z_k \sim e^{-\|A(z) - y\|^2/2\sigma^2 - \|z - x_{k-1}\|^2/2\eta_k^2}, \quad
         x_k \sim p(x_0 \mid x_0 + \eta_k n = z_k)
 
-    ``prior_first``: z_1 = x_0, and the likelihood draw z_{k+1} still has the coupling η_k.
-    ``average_last``: return the mean of the last so many prior draws instead.
+    ``prior_first``: z_1 = x_0, and the likelihood draw z_{k+1} has the coupling η_k.
+    ``average_last``: number of last prior draws whose mean is returned; 0: the last draw.
     """
     highest = run.prior.prior.sigma_max / run.prior.scale
     if max(couplings) > highest:
@@ -55,7 +55,7 @@ def split_gibbs(
 
 
 def likelihood_draw(run: Run, noise_std: float, otherwise: Draw) -> Draw:
-    """Draws that are exact where the operator is linear, ``otherwise`` where it is not."""
+    """The exact draw for a linear operator, ``otherwise`` for a nonlinear one."""
     if not is_linear(run.operator):
         return otherwise
 

@@ -1,4 +1,4 @@
-"""TV: the classical reconstruction without weights, a floor for every learned prior."""
+"""TV: least squares with total variation, a baseline without a learned prior."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class TV(SolverBase[TVConfig]):
         \min_x \tfrac12 \|Ax - y\|^2 + \lambda \sum_{i} \Big(\sum_{c, a}
         (\partial_a x)_{c, i}^2\Big)^{1/2}
 
-    with forward differences over rows and columns (0 at the far borders). The root runs over all
-    channels of a pixel: edges of colours meet, and for complex images in two channels it is the
-    modulus of the complex gradient. The iteration, with τ s ‖∇‖² ≤ 1:
+    with forward differences over rows and columns (0 at the far borders). The root is over all
+    channels of a pixel, which aligns the edges of colours; for complex images in two channels it is
+    the modulus of the complex gradient. The iteration, with τ s ‖∇‖² ≤ 1:
 
     .. math::
         p &\leftarrow \text{proj}_{|p_i| \le \lambda}(p + s \nabla \bar x) \\
@@ -67,7 +67,7 @@ class TV(SolverBase[TVConfig]):
 
     def _solve(self, run: Run) -> Tensor:
         weight = self.config.weight
-        # x is of order 1 and p of order λ, at most of order 1: steps in this proportion suit both
+        # x is of order 1 and p of order λ, at most 1: the step sizes are in this proportion
         tau = max(0.05 / weight, 0.1)
         s = 1 / (8 * tau)
         x = start(run, lambda: run.middle)

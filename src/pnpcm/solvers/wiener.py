@@ -1,4 +1,4 @@
-"""Wiener: the best linear reconstruction of Gaussian images, a floor without weights."""
+"""Wiener: the linear MMSE reconstruction of Gaussian images, a baseline without a learned prior."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ RGB_POWER = (0.012, 8e-4, 2e-4)
 class WienerConfig(Config):
     """The image model: mean, and the spectrum power/(f² + corner²), f in cycles per pixel.
 
-    Three powers belong to the axes grey, red−blue, green−magenta of RGB; other images have their
-    mean in every channel. ``n_iter`` bounds the conjugate gradients, which stop at a residual of
-    1e-7. The defaults describe photographs; for complex images set ``mean=0``.
+    Three powers are for the axes grey, red−blue, green−magenta of RGB; other images have the mean
+    of the powers in every channel. ``n_iter``: largest number of CG iterations, which stop at a
+    residual of 1e-7. The defaults are for photographs; for complex images set ``mean=0``.
     """
 
     noise_std: float = 0.1

@@ -1,7 +1,7 @@
 """Training of priors: EDM, then distillation, consistency training or tuning to a CM.
 
-Adding a loss: a frozen class with the face of ``losses.Loss`` and a line in ``LOSSES``; a source
-of images: a class in ``sources`` and a line in ``SOURCES``.
+To add a loss: a frozen class with the interface of ``step.Loss`` and a row of ``LOSSES``; a source
+of images: a class in ``sources`` and a row of ``SOURCES``.
 """
 
 from pnpcm.training.data import SOURCES, Samples

@@ -1,4 +1,4 @@
-"""The loss of CoSIGN: a ControlNet beside a frozen consistency model, for one task."""
+"""The loss of CoSIGN: a ControlNet of a frozen consistency model, for one task."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pnpcm.training.step import Batch, Nets, neighbours
 
 @dataclass(frozen=True)
 class CosignLoss(Config):
-    r"""Reconstruction with a ControlNet beside a frozen consistency model: d(f(x_t, t, h), x).
+    r"""Reconstruction with a ControlNet and a frozen consistency model: d(f(x_t, t, h), x).
 
-    h = back(A(x) + noise) with A the ``operator`` (its name and ``options``), noise of
-    noise_std = 2 ``sigma_y``, drawn afresh each time, and so are the masks of "inpainting"; t is
+    h = back(A(x) + noise) with A the ``operator`` (its name and ``options``) and noise of
+    noise_std = 2 ``sigma_y``; noise and the masks of "inpainting" are drawn for each sample; t is
     any level but the last of the ``points``-point Karras grid. d is the sum of ``distances``,
-    name → weight. ``scaled_hint``: see ``ControlledModel``; short runs want it False. Zhao et al.,
-    CoSIGN (ECCV 2024), whose d is LPIPS alone.
+    name → weight. ``scaled_hint``: see ``ControlledModel``; False for short runs. Zhao et al.,
+    CoSIGN (ECCV 2024), whose d is LPIPS only.
     """
 
     operator: str = "superresolution"
@@ -57,7 +57,7 @@ class CosignLoss(Config):
 
     @property
     def task(self) -> dict[str, Any]:
-        """What the ControlNet is trained for, as its file tells it."""
+        """The task of the ControlNet, as stored in its file."""
         return {
             "operator": self.operator, "options": dict(self.options), "sigma_y": self.sigma_y
         }  # fmt: skip
@@ -71,7 +71,7 @@ class CosignLoss(Config):
         return torch.stack(parts).sum(0)
 
     def hint(self, x: Tensor, generators: list[torch.Generator]) -> Tensor:
-        """A fresh measurement of each image, as an image."""
+        """A new measurement of each image, as an image."""
         operator = operator_for(self.operator, self.options, x, generators)
         return back_projection(operator, measure(operator, x, self.sigma_y, generator=generators))
 
@@ -96,5 +96,5 @@ def operator_for(
 
 @lru_cache(maxsize=4)
 def _fixed(name: str, options: str, image_shape: tuple[int, int, int]) -> OperatorBase:
-    """Operators are stateless, and some take long to build."""
+    """The operator, cached: operators are stateless, and some take long to build."""
     return OPERATORS[name](image_shape, **json.loads(options))  # type: ignore[call-arg]

@@ -1,8 +1,8 @@
-"""Training images in an order that depends on the seed alone.
+"""Training images in an order that depends only on the seed.
 
-Sample number n of a run is a pure function of (seed, n): which image, which crop, which flip and,
-through :func:`generator_of`, which noise. So a run resumes from its step number, and processes
-share a batch by its rows.
+Sample number n of a run is a pure function of (seed, n): image, crop, flip and, through
+:func:`generator_of`, noise. A run can therefore resume from its step number, and several processes
+split a batch by its rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLIPS = ("none", "horizontal", "dihedral")
 
 @dataclass(frozen=True)
 class SourceConfig(Config):
-    """One row of a recipe's ``sources``. ``repeat``: how often an epoch shows each image."""
+    """One row of a recipe's ``sources``. ``repeat``: uses of each image per epoch."""
 
     kind: str
     path: str
@@ -41,7 +41,7 @@ class SourceConfig(Config):
     options: dict[str, Any] = field(default_factory=dict)
 
     def open(self, folder: Path) -> Source:
-        """The source itself; relative paths start from the recipe's ``folder``."""
+        """The source; relative paths start from the recipe's ``folder``."""
         try:
             return SOURCES[self.kind](existing(self.path, folder), **self.options)  # type: ignore[call-arg]
         except TypeError as error:
@@ -57,7 +57,7 @@ def generator_of(seed: int, stream: str, n: int) -> torch.Generator:
 class Samples(Dataset[tuple[Tensor, int]]):
     """``samples[n]``: the n-th training image of the run in [-1, 1], and n itself.
 
-    An epoch is a random permutation of all sources laid end to end, ``repeat`` times each.
+    An epoch is a random permutation of all sources concatenated, ``repeat`` times each.
     ``crop``: side of a random square; None: the whole image.
     """
 
@@ -83,7 +83,7 @@ class Samples(Dataset[tuple[Tensor, int]]):
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.long)
 
     def __len__(self) -> int:
-        """Samples in an epoch; numbers beyond it belong to later epochs."""
+        """Samples per epoch; larger numbers belong to later epochs."""
         return len(self._table)
 
     def __getitem__(self, n: int) -> tuple[Tensor, int]:
@@ -134,7 +134,7 @@ class SampleNumbers:
 def loader(
     samples: Samples, *, start: int, stop: int, batch: int, workers: int = 0
 ) -> DataLoader[tuple[Tensor, Tensor]]:
-    """Batches ``(x, n)`` of samples ``start`` … ``stop`` − 1 for accelerate to share out."""
+    """Batches ``(x, n)`` of samples ``start`` … ``stop`` − 1, which accelerate distributes."""
     return DataLoader(
         samples,  # type: ignore[arg-type]  # collated: numbers become a tensor
         batch_sampler=SampleNumbers(start, stop, batch),

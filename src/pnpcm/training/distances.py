@@ -1,4 +1,4 @@
-"""DISTANCES: how far apart two images are, one number per image, with gradients."""
+"""DISTANCES: differentiable distances of two images, one number per image."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lpips(a: Tensor, b: Tensor) -> Tensor:
 
 
 def lpips_native(a: Tensor, b: Tensor) -> Tensor:
-    """The same at the images' own size: twelve times cheaper at 64 px, and what scores measure."""
+    """The same at the images' own size, as in scores: twelve times faster at 64 px."""
     from pnpcm.metrics.lpips import LPIPS
 
     distance: Tensor = LPIPS.cached("vgg", pooling="avg", device=a.device)(a, b)

@@ -1,4 +1,4 @@
-"""What a run would cost, without running it: parameters, memory, steps."""
+"""Estimate of the parameters, memory and steps of a run, without running it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GiB = 2**30
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes are for one process that holds ``batch // accumulate`` images at a time."""
+    """Bytes are for one process with ``batch // accumulate`` images at a time."""
 
     parameters: int
     state_bytes: int
@@ -36,12 +36,11 @@ class Estimate:
 
 
 def estimate(recipe: Recipe, *, processes: int = 1, side: int | None = None) -> Estimate:
-    """Measured on the meta device, where tensors have shapes but no memory.
+    """The estimate of a recipe, on the meta device, where tensors have shapes but no memory.
 
-    ``side``: image side; None: the crop, or the network's own. Weights, gradients and two moments
-    are float32, and so is every average, target and teacher, and what is
-    frozen. Activations are what autograd keeps
-    of one image's forward pass, times the images at once; half of that with mixed precision.
+    ``side``: image side; None: the crop, or the network's own. Weights, gradients, two moments,
+    averages, target, teacher and frozen parts are float32. Activations are the tensors that
+    autograd stores for one image, times the images at once; half of that with mixed precision.
     """
     loss = recipe.objective
     side = side or recipe.data.crop or recipe.network.image_size or 64
@@ -66,7 +65,7 @@ def estimate(recipe: Recipe, *, processes: int = 1, side: int | None = None) -> 
 
 
 def _saved_bytes(network: nn.Module, x: Tensor, *hint: Tensor) -> int:
-    """Bytes that autograd would keep for the backward pass, weights not counted."""
+    """Bytes that autograd stores for the backward pass, without weights."""
     own = {id(p) for p in network.parameters()}
     sizes: dict[int, int] = {}
     alive: list[Tensor] = []
@@ -74,7 +73,7 @@ def _saved_bytes(network: nn.Module, x: Tensor, *hint: Tensor) -> int:
     def pack(tensor: Tensor) -> Tensor:
         base = tensor._base if tensor._base is not None else tensor
         if id(base) not in own:
-            alive.append(base)  # an id is only unique while its object lives
+            alive.append(base)  # an id is unique only while its object exists
             sizes[id(base)] = base.numel() * base.element_size()
         return tensor
 

@@ -16,10 +16,10 @@ from pnpcm.transforms import ifft2c
 class FastMRI:
     r"""Slices of fastMRI ``.h5`` volumes below a folder, two channels (real, imaginary).
 
-    ``skip`` slices at both ends of each volume are left out. Single-coil k-space gives the image
-    itself; coils are combined as Σ_c conj(S_c) x_c, with S_c the coil images of the central
+    ``skip`` slices at both ends of each volume are omitted. Single-coil k-space is transformed to
+    the image; coils are combined as Σ_c conj(S_c) x_c, with S_c the coil images of the central
     ``acs`` × ``acs`` of k-space, divided by their root-sum-of-squares. The central square of side
-    ``size`` is kept and divided by its largest magnitude, as the authors' test images are.
+    ``size`` is divided by its largest magnitude, as in the authors' test images.
     """
 
     def __init__(self, path: Path, *, size: int = 320, skip: int = 5, acs: int = 24) -> None:
@@ -48,7 +48,7 @@ class FastMRI:
 
 
 def combine(kspace: Tensor, size: int, acs: int) -> Tensor:
-    """K-space ``(coils, H, W)`` to an image ``(2, size, size)`` of largest magnitude 1."""
+    """The image ``(2, size, size)`` of k-space ``(coils, H, W)``, with largest magnitude 1."""
     if kspace.ndim != 3 or min(kspace.shape[1:]) < size:
         raise ShapeError(
             f"kspace has shape {tuple(kspace.shape)}, expected (coils, H, W) with sides ≥ {size}"
@@ -67,7 +67,7 @@ def combine(kspace: Tensor, size: int, acs: int) -> Tensor:
 
 
 def _centre_only(kspace: Tensor, acs: int) -> Tensor:
-    """Only the central acs × acs samples, under a Hann window (no ringing in the maps)."""
+    """The central acs × acs samples with a Hann window, against ringing in the maps."""
     windows = []
     for n in kspace.shape[-2:]:
         window = torch.zeros(n)

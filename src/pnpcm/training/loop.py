@@ -1,6 +1,6 @@
 """The training loop: one for all losses, on accelerate.
 
-One process or many see the same samples with the same noise; a batch is shared out by its rows.
+Samples and noise do not depend on the number of processes, which split a batch by its rows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from pnpcm.training.state import TrainState, learning_rate
 from pnpcm.training.step import Batch, Nets
 
 MAX_SKIPPED = 20
-"""A run stops after so many steps in a row without a finite gradient."""
+"""Number of consecutive steps without a finite gradient after which a run stops."""
 
 
 class DivergedError(PnPCMError, ArithmeticError):
-    """Training produced no finite gradients any more."""
+    """Training has no finite gradients any more."""
 
 
 def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> Path:
-    """Run ``recipe`` (paths from ``folder``) to its end, or for ``max_seconds``; the run's folder.
+    """Train ``recipe`` (paths from ``folder``), for at most ``max_seconds``; returns its folder.
 
     If the run's folder holds a checkpoint of the same recipe, training continues from it.
     """
@@ -113,7 +113,7 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
                 last_save = time.monotonic()
         report.checkpoint(checkpoint)
         report.finish()
-    accelerator.wait_for_everyone()  # the connections stay up until the main process has written
+    accelerator.wait_for_everyone()  # keeps connections open until the main process has written
     accelerator.end_training()
     return out
 
@@ -125,7 +125,7 @@ def _accelerator(recipe: Recipe, out: Path) -> Any:
     except ImportError as error:
         raise MissingExtraError("training needs accelerate; pip install pnpcm[train]") from error
     return Accelerator(
-        cpu=not torch.accelerator.is_available(),  # else several CPU processes go unnoticed
+        cpu=not torch.accelerator.is_available(),  # else several CPU processes are not detected
         gradient_accumulation_steps=recipe.accumulate,
         mixed_precision=PRECISIONS[recipe.precision],
         log_with=list(recipe.trackers) or None,
@@ -136,7 +136,7 @@ def _accelerator(recipe: Recipe, out: Path) -> Any:
 
 
 def _seed_dropout(recipe: Recipe, step: int, process: int) -> None:
-    """Dropout knows no generators: give it a state that depends on the step alone."""
+    """Seed the global state, which dropout uses, by step and process."""
     if recipe.network.dropout > 0:
         torch.manual_seed(generator_of(recipe.seed, f"dropout/{process}", step).initial_seed())
 
@@ -146,7 +146,7 @@ def _norm(value: Tensor | float | None) -> float:
 
 
 def _agree(accelerator: Any, flag: bool) -> bool:
-    """True everywhere if it is true on one process: all of them must leave the loop together."""
+    """Whether ``flag`` is true on any process, so that all leave the loop together."""
     if accelerator.num_processes == 1:
         return flag
     votes = accelerator.reduce(torch.tensor(float(flag), device=accelerator.device), "sum")

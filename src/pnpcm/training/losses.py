@@ -1,8 +1,8 @@
-"""LOSSES: ways to train a prior, one face.
+"""LOSSES: training losses of priors, with one interface.
 
-``loss(nets, batch)`` gives one number per image, ``(B,)``. A loss is a frozen configuration: it
-says which kind of prior it trains, whether it needs a teacher, and how fast its target network
-follows the student. All randomness comes from the generators of the batch, one per image.
+``loss(nets, batch)`` returns one number per image, ``(B,)``. A loss is a frozen configuration with
+the kind of prior that it trains, whether it needs a teacher, and the EMA rate of its target
+network. All random numbers come from the generators of the batch, one per image.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DistillLoss(Config):
 
     def __call__(self, nets: Nets, batch: Batch) -> Tensor:
         if nets.teacher is None:
-            raise ArgumentError("teacher is None, but distillation follows one; name its file")
+            raise ArgumentError("teacher is None, but distillation needs one; give its file")
         u, _, n = batch.draw()
         t, t2 = neighbours(u, nets.grid(self.points))
         x_t = batch.x + expand(t, n) * n
@@ -107,11 +107,11 @@ class ConsistencyLoss(Config):
 class ECTLoss(Config):
     r"""Easy consistency tuning of a diffusion network: d(f(x_t, t), f(x_r, r))/(t − r).
 
-    r = max(σ_min, t (1 − n(t)/q^a)), n(t) = 1 + k·sigmoid(−b t), a = 1 + ⌊step/stage⌋: the pairs
-    close in stage by stage. Same noise for both; no target network. Geng et al. (2024).
+    r = max(σ_min, t (1 − n(t)/q^a)), n(t) = 1 + k·sigmoid(−b t), a = 1 + ⌊step/stage⌋: t − r
+    decreases with each stage. Same noise for both; no target network. Geng et al. (2024).
 
     Their d is a norm, here its smooth form ("huber"). With the squared norm ("l2") levels near
-    σ_min, which hold the solution in place, have almost no weight, and our networks collapsed to
+    σ_min, which fix the solution, have almost no weight, and our networks collapsed to
     f = c_skip x after a few stages.
     """
 
@@ -160,7 +160,7 @@ LOSSES: Table[type[Loss]] = Table(
 def consistency(
     nets: Nets, distance: str, x_t: Tensor, t: Tensor, x_r: Tensor, r: Tensor
 ) -> Tensor:
-    """d(f(x_t, t), stopgrad f⁻(x_r, r)); both passes see the same dropout."""
+    """d(f(x_t, t), stopgrad f⁻(x_r, r)), with the same dropout in both passes."""
     target = nets.target or nets.student
     devices = [x_t.device] if x_t.is_cuda else []
     with torch.random.fork_rng(devices), torch.no_grad():

@@ -1,4 +1,4 @@
-"""Muon: momentum whose update is made orthogonal, for weight matrices; AdamW for the rest."""
+"""Muon: orthogonalized momentum for weight matrices, AdamW for other parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 SMALLEST_SIDE = 8
-"""A weight whose flattened matrix has a side of at most this is left to AdamW."""
+"""A weight whose flattened matrix has a side of at most this uses AdamW."""
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 
 

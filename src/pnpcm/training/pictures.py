@@ -1,4 +1,4 @@
-"""Pictures of a run: the denoising curve, and samples."""
+"""Figures of a run: the denoising curve, and samples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pnpcm.rng import generators, randn_like
 
 
 def save_curve(log: Path, path: Path) -> None:
-    """PSNR by noise level at each evaluation, and the loss, from a JSON-lines log."""
+    """Plot the PSNR per noise level and the loss from a JSON-lines log."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -56,7 +56,7 @@ def save_samples(prior: NetPrior, size: int, n_steps: int, out: Path, *, columns
 def save_hinted(
     prior: ControlledModel, x: Tensor, hint: Tensor, out: Path, *, columns: int = 8
 ) -> None:
-    """``samples.png``: hints, what one evaluation from noise makes of them, and the truth."""
+    """``samples.png``: hints, the result of one evaluation from noise, and the truth."""
     x, hint = x[:columns], hint[:columns]
     noise = prior.sigma_max * randn_like(x, generators(range(len(x))))
     restored = prior(noise, prior.sigma_max, hint=hint)
@@ -71,5 +71,5 @@ def grid(x: Tensor, label: str) -> Picture:
 
 
 def visible(x: Tensor) -> Tensor:
-    """Images as a person looks at them: two channels become a magnitude in [-1, 1]."""
+    """Images for display: two channels become a magnitude in [-1, 1]."""
     return 2 * torch.linalg.vector_norm(x, dim=1, keepdim=True) - 1 if x.shape[1] == 2 else x

@@ -1,8 +1,8 @@
-"""Recipes: everything that decides a training run, in one YAML file.
+"""Recipes: the configuration of a training run, in one YAML file.
 
 Paths in a recipe start from its own folder, or from ``$PNPCM_DATA`` (data sets) and
 ``$PNPCM_RUNS`` (training runs), see :mod:`pnpcm.places`. Overrides are ``section.field=value``,
-the value in YAML, and win over the file.
+the value in YAML, and take precedence over the file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pnpcm.training.losses import LOSSES
 from pnpcm.training.step import Loss
 
 PRECISIONS = {"fp32": "no", "fp16": "fp16", "bf16": "bf16"}
-"""Ours to accelerate's names; YAML would read a bare no as False."""
+"""Names of mixed precision → those of accelerate; YAML reads a bare no as False."""
 
 
 @dataclass(frozen=True)
 class DataConfig(Config):
-    """What is shown to the network. ``crop=None``: whole images."""
+    """The training images. ``crop=None``: whole images."""
 
     sources: tuple[SourceConfig, ...] = ()
     crop: int | None = None
@@ -66,7 +66,7 @@ class OptimizerConfig(Config):
 
 @dataclass(frozen=True)
 class PriorConfig(Config):
-    """What surrounds the network in the finished prior."""
+    """Scalings and range of the trained prior."""
 
     sigma_data: float = 0.5
     sigma_min: float = 0.002
@@ -77,7 +77,7 @@ class PriorConfig(Config):
 
 @dataclass(frozen=True)
 class ReportConfig(Config):
-    """When to write what. ``validation``: sources whose first ``images`` crops are denoised."""
+    """Intervals of the outputs. ``validation``: sources whose first ``images`` are denoised."""
 
     log_every: int = 50
     checkpoint_minutes: float = 5.0
@@ -132,18 +132,18 @@ class Recipe(Config):
             raise ArgumentError(f"ema must hold rates in [0, 1), got {self.ema}")
         if self.loss.needs_teacher and self.teacher is None:
             raise ArgumentError(
-                f"teacher is missing, but method {self.method!r} follows one; "
-                "name the file of an EDM prior: teacher=PATH"
+                f"teacher is missing, but method {self.method!r} needs one; "
+                "give the file of an EDM prior: teacher=PATH"
             )
         if self.loss.kind == "control" and self.init_from is None:
             raise ArgumentError(
-                f"init_from is missing, but method {self.method!r} trains beside a consistency "
-                "model; name its file: init_from=PATH"
+                f"init_from is missing, but method {self.method!r} needs a consistency model; "
+                "give its file: init_from=PATH"
             )
 
     @property
     def objective(self) -> Loss:
-        """The loss as the loop sees it."""
+        """The loss of the recipe."""
         loss: Loss = self.loss
         return loss
 
@@ -155,7 +155,7 @@ def read_recipe(
     yaml = _yaml()
     path = Path(path)
     if not path.is_file():
-        raise ArgumentError(f"recipe is {path}, which is no file; see recipes/ for examples")
+        raise ArgumentError(f"recipe is {path}, which is not a file; see recipes/ for examples")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -202,7 +202,7 @@ def build(cls: type[Any], values: dict[str, Any], **classes: type[Any]) -> Any:
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:
-    """``value`` as YAML gives it, in the type that the field asks for."""
+    """``value`` of the YAML file, converted to the type of the field."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):

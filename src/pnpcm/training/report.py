@@ -1,4 +1,4 @@
-"""What a run tells: log, progress, denoising curve, sample grid, prior file and model card."""
+"""Outputs of a run: log, progress, denoising curve, sample grid, prior file and model card."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from pnpcm.training.recipe import Recipe
 from pnpcm.training.state import TrainState
 
 FALL = 3.0
-"""Decibels between two evaluations that are no noise but a collapse."""
+"""Decrease of PSNR in dB between two evaluations that indicates a collapse."""
 BEFORE_FALL = "-before-fall"
-"""Ending of the weights of the last evaluation before one; a run without a fall leaves none."""
+"""Suffix of the file with the weights before a collapse; absent without one."""
 
 
 class Reporter:
-    """Writes into the run's folder; on processes other than the main one it does nothing."""
+    """Writes to the run's folder, only on the main process."""
 
     def __init__(
         self, recipe: Recipe, folder: Path, out: Path, state: TrainState, accelerator: Any
@@ -78,7 +78,7 @@ class Reporter:
             self._bar.stop()
 
     def step(self, loss: float, norm: float, lr: float) -> None:
-        """After each optimiser step."""
+        """Log an optimiser step."""
         if not self.main:
             return
         step, settings = self.state.step, self.recipe.report
@@ -125,9 +125,9 @@ class Reporter:
             save_samples(prior, settings.sample_size, settings.sample_steps, self.out)
 
     def _watch(self, before: dict[str, float]) -> None:
-        """Keep the weights of the last evaluation that was no fall, and say when one is.
+        """Keep the weights before a collapse, and print a message when one is found.
 
-        Consistency training can collapse within a stage; what was good is then still there.
+        Consistency training can collapse within a stage.
         """
         falls = {s: before[s] - v for s, v in self._scores.items() if s in before}
         worst = max(falls, key=lambda s: falls[s], default="")
@@ -135,7 +135,7 @@ class Reporter:
             self._fell = True
             self._show(
                 f"PSNR at sigma {worst} fell by {falls[worst]:.1f} dB: the run may have collapsed; "
-                f"*{BEFORE_FALL}.safetensors holds the weights from before"
+                f"*{BEFORE_FALL}.safetensors holds the weights before it"
             )
         elif not self._fell:
             self._save(0, BEFORE_FALL)
@@ -149,7 +149,7 @@ class Reporter:
             self._save(which, "" if which == 0 else f"-ema-{rate:g}")
 
     def _save(self, which: int, ending: str) -> None:
-        """Averaged weights as a file, ``prior`` or ``control``, and an ``ending``."""
+        """Write averaged weights to the file ``prior`` or ``control`` with ``ending``."""
         prior = self.state.averaged(which)
         if isinstance(prior, ControlledModel):
             path = self.out / f"control{ending}.safetensors"
@@ -159,7 +159,7 @@ class Reporter:
             save_prior(prior, path, info=self.info(), dtype=torch.float16)
 
     def finish(self) -> None:
-        """Last evaluation and the model card."""
+        """Write the last evaluation and the model card."""
         if self.main:
             self.evaluate()
             self.checkpoint(self.out / "state.pt")
@@ -169,7 +169,7 @@ class Reporter:
                     path.unlink()
 
     def info(self) -> dict[str, Any]:
-        """What the prior's file says about itself."""
+        """The metadata of the prior's file."""
         stage = {
             "method": self.recipe.method,
             "steps": self.state.step,
@@ -197,7 +197,7 @@ class Reporter:
             self.accelerator.log(numbers, step=self.state.step)
 
     def _cut_log(self) -> None:
-        """Forget what was logged after the checkpoint: those steps come again."""
+        """Remove log entries after the checkpoint, whose steps are repeated."""
         log = self.out / "log.jsonl"
         if log.exists():
             lines = log.read_text(encoding="utf-8").splitlines()
@@ -216,12 +216,12 @@ class Reporter:
 def _step_of(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError):  # the last line of a killed run may be cut
+    except (ValueError, KeyError):  # the last line of a killed run may be incomplete
         return float("inf")
 
 
 def model_card(info: dict[str, Any], recipe: Recipe) -> str:
-    """Markdown for the folder of a run, from what the prior's own file says."""
+    """The model card of a run as Markdown, from the metadata of its prior."""
     lines = [f"# {info['name']}", ""]
     for key, value in info.items():
         if key in ("name", "training"):

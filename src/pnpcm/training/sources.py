@@ -1,8 +1,8 @@
-"""SOURCES: where training images come from. A source has a length and gives image ``i``.
+"""SOURCES: sources of training images. A source has a length and returns image ``i``.
 
-``source[i]`` is a raw ``(C, H, W)`` tensor: uint8 pictures, or real numbers already in the range
-of the prior. Cropping, flips and everything random happen in :mod:`pnpcm.training.data`, except
-for the phase of ``magnitude``, which is drawn from the generator that it is given.
+``source[i]`` is a raw ``(C, H, W)`` tensor: uint8 images, or real numbers in the range of the
+prior. Crops, flips and random choices are made in :mod:`pnpcm.training.data`, except for the phase
+of ``magnitude``, which uses the generator that it is given.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
 
 class Source(Protocol):
-    """Images by number. ``generator`` serves sources whose images are partly drawn."""
+    """Images by number. ``generator``: for sources with random parts."""
 
     def __len__(self) -> int: ...
     def image(self, i: int, generator: torch.Generator) -> Tensor: ...
 
 
 class Folder:
-    """Every picture below a folder, in the order of its path, as RGB (or grey: ``channels=1``).
+    """Every image file below a folder, sorted by path, as RGB (or grey: ``channels=1``).
 
-    ``size``: shrink to that square as OpenAI's recipes do, see :func:`shrink`. ``start`` and
-    ``stop`` take a part of the list, as a slice does: −50 counts from its end.
+    ``size``: resize to that square as in OpenAI's recipes, see :func:`shrink`. ``start`` and
+    ``stop`` select a part of the list, as in a slice: −50 counts from its end.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Folder:
         stop: int | None = None,
     ) -> None:
         if not path.is_dir():
-            raise ArgumentError(f"path is {path}, which is no folder; a source needs one")
+            raise ArgumentError(f"path is {path}, which is not a folder; a source needs one")
         found = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES)
         self.paths = found[start:stop]
         if not self.paths:
-            raise ArgumentError(f"path is {path}, where no picture was found; expected {PICTURES}")
+            raise ArgumentError(f"path is {path}, where no image was found; expected {PICTURES}")
         self.size, self.channels = size, channels
         self._cache: dict[int, Tensor] = {}
 
@@ -67,7 +67,7 @@ class Folder:
 
 
 class Lmdb:
-    """Pictures in an LMDB database in the layout of LSUN: every value is an encoded picture."""
+    """Images in an LMDB database in the layout of LSUN: every value is an encoded image."""
 
     def __init__(self, path: Path, *, size: int | None = None, channels: int = 3) -> None:
         try:
@@ -77,9 +77,7 @@ class Lmdb:
                 "LMDB files need the package lmdb; pip install pnpcm[train]"
             ) from error
         if not (path / "data.mdb").is_file():
-            raise ArgumentError(
-                f"path is {path}, where there is no data.mdb; expected LSUN's layout"
-            )
+            raise ArgumentError(f"path is {path}, which has no data.mdb; expected LSUN's layout")
         self._env = lmdb.open(str(path), readonly=True, lock=False, readahead=False)
         with self._env.begin() as transaction:
             self.keys = [bytes(key) for key in transaction.cursor().iternext(values=False)]
@@ -100,7 +98,7 @@ class Npz:
     """Array ``key`` of an ``.npz`` file, ``(N, H, W)`` or ``(N, H, W, C)``: uint8 or [-1, 1].
 
     ``exclude={"subject": [5, 7]}`` drops the images whose entry in that array is listed,
-    ``only`` keeps no others: held-out subjects are named in the recipe.
+    ``only`` keeps only these: the recipe names held-out subjects.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class Npz:
         only: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         if not path.is_file():
-            raise ArgumentError(f"path is {path}, which is no file; expected an .npz")
+            raise ArgumentError(f"path is {path}, which is not a file; expected an .npz")
         with np.load(path, allow_pickle=False) as arrays:
             for name in (key, *(exclude or {}), *(only or {})):
                 if name not in arrays:
@@ -143,9 +141,9 @@ class Npz:
 class Magnitude(Npz):
     """MRI magnitudes of an ``.npz`` file with a random smooth phase: two channels.
 
-    Slices are divided by their 99.5th percentile and multiplied by ``level``; ``jitter`` spreads
-    that scale log-normally, because in use it comes from an undersampled image. The phase is a
-    uniform constant and a random polynomial (field inhomogeneity) of amplitude up to ``phase``.
+    Slices are divided by their 99.5th percentile and multiplied by ``level``; ``jitter``: std of a
+    log-normal factor, since in use the scale is that of an undersampled image. The phase is a
+    uniform constant plus a random polynomial (field inhomogeneity) of amplitude up to ``phase``.
     """
 
     def __init__(
@@ -166,12 +164,12 @@ class Magnitude(Npz):
 
 
 def decode(data: bytes, name: str, channels: int = 3, size: int | None = None) -> Tensor:
-    """An encoded picture as uint8 ``(C, H, W)``."""
+    """An encoded image as uint8 ``(C, H, W)``."""
     try:
         with Image.open(io.BytesIO(data)) as file:
             picture = file.convert("RGB" if channels == 3 else "L")
     except UnidentifiedImageError as error:
-        raise ArgumentError(f"{name} is not a picture that Pillow can read") from error
+        raise ArgumentError(f"{name} is not an image that Pillow can read") from error
     if size is not None:
         picture = shrink(picture, size)
     pixels = torch.from_numpy(np.asarray(picture).copy())
@@ -179,7 +177,7 @@ def decode(data: bytes, name: str, channels: int = 3, size: int | None = None) -
 
 
 def shrink(picture: Image.Image, size: int) -> Image.Image:
-    """To size × size: halve by 2×2 means while twice as large, bicubic, then the centre."""
+    """``picture`` of size × size: halved by 2×2 means while twice as large, bicubic, centre."""
     while min(picture.size) >= 2 * size:
         half = (picture.width // 2, picture.height // 2)
         picture = picture.resize(half, Image.Resampling.BOX)

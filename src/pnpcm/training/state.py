@@ -1,6 +1,6 @@
-"""What a run must remember: networks, optimiser, averages and a step number.
+"""State of a run: networks, optimiser, averages and the step number.
 
-Everything random is a function of (seed, step), so that no random state needs saving.
+All random numbers are functions of (seed, step), so that no random state is saved.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FREE = ("steps", "report", "out", "card", "trackers", "accumulate")
 
 
 def build_prior(recipe: Recipe, network: UNet, beside: str | None = None) -> Student:
-    """The prior that the recipe trains around ``network``, or beside that of the prior named."""
+    """The prior that the recipe trains: with ``network``, or a ControlNet of ``beside``."""
     options = {k: v for k, v in recipe.prior.to_dict().items() if k != "type"}
     if recipe.objective.kind == "edm":
         return DiffusionModel(network, kind="edm", **options)
@@ -52,7 +52,7 @@ def load_weights(path: Path, recipe: Recipe) -> NetPrior:
     network = prior.network
     if not isinstance(network, UNet) or _shape(network.config) != _shape(recipe.network):
         raise CheckpointError(
-            f"{path} holds another network than the recipe's; expected {recipe.network}"
+            f"{path} has another network than the recipe; expected {recipe.network}"
         )
     if prior.sigma_data != recipe.prior.sigma_data:
         raise CheckpointError(
@@ -63,12 +63,12 @@ def load_weights(path: Path, recipe: Recipe) -> NetPrior:
 
 
 def copy_weights(prior: NetPrior, network: UNet) -> None:
-    """Put the weights inside ``prior`` into ``network``."""
+    """Copy the weights of ``prior`` to ``network``."""
     network.load_state_dict({k.removeprefix("network."): v for k, v in prior.state_dict().items()})
 
 
 def _shape(config: UNetConfig) -> dict[str, Any]:
-    """What decides the weights and their use: dropout, size and spelling left out."""
+    """The fields that determine the weights, without dropout, image size and spelling."""
     left_out = ("dropout", "image_size", "channel_mult", "attention_ds", "attention_resolutions")
     fields = {k: v for k, v in config.to_dict().items() if k not in left_out}
     return fields | {
@@ -79,7 +79,7 @@ def _shape(config: UNetConfig) -> dict[str, Any]:
 
 
 def make_optimizer(parameters: Any, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """Muon, AdamW or RAdam; the learning rate is set anew at each step."""
+    """Muon, AdamW or RAdam; the learning rate is set at each step."""
     options: dict[str, Any] = {"betas": config.betas, "weight_decay": config.weight_decay}
     if config.kind == "muon":
         return Muon(parameters, config.lr, **options)
@@ -99,14 +99,14 @@ def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
 
 
 def trained(module: nn.Module) -> list[nn.Parameter]:
-    """The weights that training changes: all that are not frozen."""
+    """The weights that are not frozen."""
     return [p for p in module.parameters() if p.requires_grad]
 
 
 class Averages:
     """EMA copies of trained weights, one per rate: e ← r e + (1 − r) w, started from w.
 
-    ``warmup``: r ← min(r, (1 + k)/(10 + k)) at update k, so that the start is soon forgotten.
+    ``warmup``: r ← min(r, (1 + k)/(10 + k)) at update k, so that the initial weights decay fast.
     """
 
     def __init__(self, module: nn.Module, rates: Sequence[float], *, warmup: bool = False) -> None:
@@ -122,17 +122,17 @@ class Averages:
 
     @torch.no_grad()
     def copy_to(self, module: nn.Module, which: int = 0) -> None:
-        """Put average number ``which`` into ``module``."""
+        """Copy average number ``which`` to ``module``."""
         for parameter, value in zip(trained(module), self.copies[which], strict=True):
             parameter.copy_(value)
 
 
 class TrainState:
-    """Student, target, teacher, optimiser, averages; to a file and back."""
+    """Student, target, teacher, optimiser and averages, which can be saved and loaded."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
         generator_state = torch.get_rng_state()
-        torch.manual_seed(recipe.seed)  # nn.Module's initialisation knows no generators
+        torch.manual_seed(recipe.seed)  # nn.Module's initialisation uses the global state
         network = UNet(recipe.network)
         torch.set_rng_state(generator_state)
         self.recipe = recipe
@@ -162,7 +162,7 @@ class TrainState:
         self.step, self.skipped, self.seconds = 0, 0, 0.0
 
     def to(self, device: torch.device) -> None:
-        """Move everything that a step touches."""
+        """Move everything that a step uses."""
         for prior in (self.student, self.target, self.teacher):
             if prior is not None:
                 prior.to(device)
@@ -170,7 +170,7 @@ class TrainState:
 
     @torch.no_grad()
     def follow(self) -> None:
-        """After an optimiser step: move the averages, and the target toward the student."""
+        """Update the averages and the target after an optimiser step."""
         self.averages.update(self.student, self.step)
         rate = self.recipe.objective.target_rate(self.step, self.recipe.steps)
         if self.target is not None and rate is not None:
@@ -184,7 +184,7 @@ class TrainState:
         return prior.requires_grad_(False)
 
     def save(self, path: Path) -> None:
-        """All of it or nothing."""
+        """Write the state atomically."""
         content: dict[str, Any] = {
             "recipe": json.dumps(self.recipe.to_dict()),
             "student": dict(self.student.state_dict()),
@@ -199,7 +199,7 @@ class TrainState:
         write_atomically(path, lambda temporary: torch.save(content, temporary))
 
     def load(self, path: Path) -> None:
-        """Continue from ``path``, which must come from the same recipe."""
+        """Load the state in ``path``, which must be of the same recipe."""
         content = torch.load(path, map_location="cpu", weights_only=True)
         old, new = json.loads(content["recipe"]), json.loads(json.dumps(self.recipe.to_dict()))
         changed = [key for key in new if key not in FREE and old.get(key) != new[key]]

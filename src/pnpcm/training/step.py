@@ -1,4 +1,4 @@
-"""What a loss sees of a training step, and what the loop sees of a loss."""
+"""Interface of losses: Nets and Batch, the inputs of a loss, and the protocol Loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from pnpcm.schedules import SIGMA_MAX, SIGMA_MIN, karras
 
 Denoiser = Callable[..., Tensor]
-"""(x, sigma) → clean image; the student of CoSIGN is shown a hint as well."""
+"""(x, sigma) → clean image; the student of CoSIGN also takes a hint."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Nets:
     sigma_max: float = SIGMA_MAX
 
     def grid(self, points: int) -> Tensor:
-        """σ_max … σ_min, ``points`` of them."""
+        """The Karras grid σ_max … σ_min of ``points`` levels."""
         return torch.tensor(karras(points, self.sigma_min, self.sigma_max))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Clean images ``(B, C, H, W)``, one generator each, and where in the run we are."""
+    """Clean images ``(B, C, H, W)``, one generator each, and the current step."""
 
     x: Tensor
     generators: list[torch.Generator]
@@ -50,7 +50,7 @@ class Batch:
 
 
 class Loss(Protocol):
-    """What the loop knows of a loss."""
+    """Interface of a loss."""
 
     kind: ClassVar[str]
     needs_teacher: ClassVar[bool]
@@ -58,7 +58,7 @@ class Loss(Protocol):
     def __call__(self, nets: Nets, batch: Batch) -> Tensor: ...
 
     def target_rate(self, step: int, steps: int) -> float | None:
-        """EMA rate of the target network at this step; None: there is none."""
+        """EMA rate of the target network at this step; None: no target network."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Search of parameters: presets of PnP-CM, and every method with the same budget."""
+"""Hyperparameter search: presets of PnP-CM, and the fair tuning of all methods."""
 
 from pnpcm.tune.fair import Fair, fair_tune
 from pnpcm.tune.methods import METHODS, Method, Setting

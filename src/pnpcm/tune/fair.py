@@ -1,4 +1,4 @@
-"""The fair tuning: the same images, trials, metric and search for every method."""
+"""Fair tuning: the same images, trials, metric and search for every method."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pnpcm.tune.study import check_metric, judge, open_study, search, tried
 
 @dataclass(frozen=True)
 class Fair:
-    """The best configuration of a study, its score, and that of the published numbers."""
+    """The best configuration of a study, its score, and the score of the published parameters."""
 
     config: Config
     values: Values
@@ -39,12 +39,12 @@ def fair_tune(
     storage: Path | None = None,
     seed: int = 0,
 ) -> Fair:
-    """Search the numbers of ``method`` on the clean images ``x`` measured in ``problem``.
+    """Search the parameters of ``method`` on the clean images ``x`` measured in ``problem``.
 
-    The first trial has the published numbers; the next are drawn at random, up to a quarter of all
-    and six at least, the rest by a tree-structured Parzen estimator. Half of the images decide
-    whether a trial goes on. A trial that diverges counts. ``storage``: file of the study, which
-    goes on where it stopped.
+    The first trial has the published parameters; the next are random, up to a quarter of all and
+    at least six, the others by a tree-structured Parzen estimator. A trial is pruned by its score
+    on half of the images. A trial that diverges counts. ``storage``: file of the study, which is
+    continued if it exists.
     """
     check_metric(metric)
     row = METHODS[method]
@@ -72,7 +72,7 @@ def fair_tune(
         best = study.best_trial
     except ValueError as error:
         raise ArgumentError(
-            f"none of {trials} trials of {method} on {setting.task} gave a finite image"
+            f"none of {trials} trials of {method} on {setting.task} has a finite image"
         ) from error
     k = [t.number for t in points].index(best.number)
     config = configure(k, best.params)
@@ -80,5 +80,5 @@ def fair_tune(
 
 
 def _short(value: Any) -> Any:
-    """Three significant digits: what a person wants to read in a preset."""
+    """``value`` rounded to three significant digits, for readable presets."""
     return float(f"{value:.3g}") if isinstance(value, float) else value

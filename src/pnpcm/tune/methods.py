@@ -1,6 +1,6 @@
-"""METHODS: what a fair tuning searches for each solver, and how the numbers found become a run.
+"""METHODS: the search space of each solver in the fair tuning, and its configuration.
 
-Every method has the same budget, and its first trial is what its authors published.
+Every method has the same budget, and its first trial has the parameters of its authors.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ Axis = tuple[float, float, bool] | tuple[bool, bool]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a configuration must know of the problem: its name, its noise, how it is solved."""
+    """The problem of a configuration: its task, its noise, its data step."""
 
     task: str
     noise_std: float
     linear: bool = True
     data_step: DataStep = field(default_factory=ProxStep)
     frame: Mapping[str, Any] = field(default_factory=dict)
-    """What PnP-CM does not search: data step, start, clamping."""
+    """Parameters of PnP-CM that are not searched: data step, start, clamping."""
 
     @property
     def clamps(self) -> bool:
-        """Whether images end at ±1: an MR image has no largest value known beforehand."""
+        """Whether images are clamped to ±1; MR images have no known largest value."""
         return self.task not in SCANS
 
 
 @dataclass(frozen=True)
 class Method:
-    """``space`` of numbers, the published ``first`` ones, and ``build``, which makes a run.
+    """The search ``space``, the published ``first`` values, and ``build``: values → configuration.
 
     ``fraction``: the share of its published evaluations at which a slow method is tuned.
-    ``published``: the published run itself, where ``space`` only has something near it.
+    ``published``: the published configuration, if ``space`` contains only a similar one.
     """
 
     build: Callable[[Values, Setting], Config]
@@ -74,7 +74,7 @@ class Method:
 FIFTH = 0.2
 """Share of their published evaluations at which slow methods are tuned."""
 TEMPERATURE = (0.3, 3.0, True)
-"""Axis of a factor on the noise that a method is told."""
+"""Axis of a factor on the noise level that a method is given."""
 
 
 def fixed(**values: Any) -> Callable[[Setting], Values]:
@@ -89,9 +89,9 @@ PNP_CM_SPACE: dict[str, Axis] = {
     "weight_end": (0.1, 10.0, True),
     "noise_scale": (0.0, 1.0, False),
 }
-"""Levels that the model is told, (1 + δ)σ, the ends of ρ as in the paper, relative to the exact
-balance, and the share of injected noise: with δ = 0 none is there twice. Five numbers, as CM4IR's;
-one weight in place of two did worse on training crops in all six linear studies."""
+"""Levels passed to the model, (1 + δ)σ, the ends of ρ as in the paper, relative to the MAP weight,
+and the share of injected noise; δ = 0, since it would be redundant. Five numbers, as for CM4IR;
+one weight instead of two was worse on training crops in all six linear studies."""
 
 
 def _pnp_cm(values: Values, s: Setting) -> Config:
@@ -114,7 +114,7 @@ def _pnp_cm_published(s: Setting) -> PnPCMConfig:
 
 
 def _pnp_cm_first(s: Setting) -> Values:
-    """The paper's row, as far as five numbers have it."""
+    """The paper's parameters, as far as the five numbers can represent them."""
     row = Numbers.of(_pnp_cm_published(s), s.noise_std)
     told = 1 + (row.delta_start + row.delta_end) / 2
     values = {
@@ -132,7 +132,7 @@ def _within(value: float, axis: Axis) -> float:
 
 
 def _cm4ir(values: Values, s: Setting) -> Config:
-    """Scans get a hundred times the loading: their noise is small, and so are values of A."""
+    """CM4IR; scans have a hundred times the loading, since noise and values of A are small."""
     config = CM4IRConfig.from_paper(
         round(values["i_N"]),
         values["decay"],
@@ -146,7 +146,7 @@ def _cm4ir(values: Values, s: Setting) -> Config:
 
 
 def _cm4ir_published(s: Setting) -> Values:
-    """Bedrooms at σ_y = 0.05 (δ of inpainting: their mean); MRI has no published row."""
+    """The row for bedrooms at σ_y = 0.05 (δ of inpainting: mean); MRI has no published row."""
     rows = {"superres-4": (250, 0.2, 0.0, 0.0), "deblur-gauss": (150, 0.05, 1.0, 0.0)}
     i_N, decay, zeta, delta = rows.get(s.task, (150, 0.2, 0.0, 0.525))
     return {"i_N": i_N, "decay": decay, "zeta": zeta, "eta": 0.1, "delta": delta}
@@ -209,7 +209,7 @@ def _dps_published(s: Setting) -> Values:
 
 
 def _pigdm(values: Values, s: Setting) -> Config:
-    """The paper's form for noisy linear problems; nonlinear ones have none."""
+    """The paper's form for noisy linear problems; there is none for nonlinear ones."""
     return PiGDMConfig(
         weight=values["weight"],
         variant="ddim" if values["ddim"] else "official",
@@ -223,7 +223,7 @@ def _diffpir(values: Values, s: Setting) -> Config:
 
 
 def _diffpir_published(s: Setting) -> Values:
-    """λ a quarter of the official one, see ``DiffPIRConfig``."""
+    """λ is a quarter of the official one, see ``DiffPIRConfig``."""
     if s.task == "inpaint-70":
         return {"lam": 1 / 4, "zeta": 1.0}
     return {"lam": 7 / 4, "zeta": 0.25 if s.task == "superres-4" else 0.3}
@@ -283,7 +283,7 @@ ON_DIFFUSION: dict[str, Method] = {
         _pigdm,
         {"weight": (0.05, 5.0, True), "ddim": (False, True)},
         fixed(weight=1.0, ddim=False),
-        published=lambda s: PiGDMConfig(noise_std=s.noise_std),  # the code, which knows no noise
+        published=lambda s: PiGDMConfig(noise_std=s.noise_std),  # has no noise model
     ),
     "diffpir": Method(
         _diffpir,

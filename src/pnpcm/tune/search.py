@@ -1,4 +1,4 @@
-"""Tune: search the hyperparameters of PnP-CM for a task on clean images (extra ``tune``)."""
+"""tune: search of PnP-CM's hyperparameters for a task on clean images (extra ``tune``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import optuna
 
 SPACE: dict[str, tuple[float, float, bool]] = {
-    # name: lowest, highest, logarithmic. In the paper's letters: σ_start is i_N, fall is γ
+    # name: lowest, highest, logarithmic. In the paper's symbols: σ_start is i_N, fall is γ
     "sigma_start": (0.03, 2.0, True),
     "fall": (0.05, 1.0, True),  # σ_end / σ_start
     "delta_start": (-0.2, 2.5, False),
@@ -34,13 +34,13 @@ SPACE: dict[str, tuple[float, float, bool]] = {
     "weight_start": (0.03, 30.0, True),
     "weight_end": (0.03, 30.0, True),
     "mu": (0.0, 0.8, False),
-    "noise_scale": (-0.5, 1.0, False),  # below 0: none, which is often best
+    "noise_scale": (-0.5, 1.0, False),  # below 0: no injection, often the best
 }
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best preset of a study, its score, and that of what was there before."""
+    """The best preset of a study, its score, and the score of the previous parameters."""
 
     preset: Preset
     score: float
@@ -65,13 +65,13 @@ def tune(
     fixed: Mapping[str, float] | None = None,
     callback: Callable[[optuna.Study, Any], None] | None = None,
 ) -> Tuned:
-    """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once as ``task`` says.
+    """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once by ``task``.
 
-    The first trial is what the presets or the rule give, so that the best is never worse; three
-    more are fixed (what the usual number of steps has; two simple schedules), the rest is a
-    tree-structured Parzen search. Half of the images decide whether a trial goes on (median
-    pruning). ``storage``: file of the study; a second call with it continues until ``trials`` are
-    done. ``fixed``: numbers of ``SPACE`` that are not searched, e.g. ``mu`` 0.
+    The first trial has the parameters of the presets or the rule, so that the best is never worse;
+    three more are fixed (parameters of the default number of steps; two simple schedules), the
+    others are a tree-structured Parzen search. Trials are pruned by the median on half of the
+    images. ``storage``: file of the study; a further call continues it until ``trials`` are done.
+    ``fixed``: parameters of ``SPACE`` that are not searched, e.g. ``mu`` 0.
     """
     check_metric(metric)
     given = dict(fixed or {})
@@ -96,7 +96,7 @@ def tune(
         return judge(trial, PnPCM(prior, configure(values)), problem, x, metric, seed)
 
     starts = _starts(conditions["error_std"])
-    for steps_before in (usual_steps(problem), n):  # the first trial is what n has now
+    for steps_before in (usual_steps(problem), n):  # the last one added is tried first
         before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
         if before is not None:
             starts.insert(0, Numbers.of(before, conditions["error_std"]))
@@ -139,13 +139,13 @@ def numbers(values: dict[str, float]) -> Numbers:
 
 
 def _values(n: Numbers) -> dict[str, float]:
-    """The other way round, moved into the search space."""
+    """The inverse of :func:`numbers`, clamped to the search space."""
     raw = vars(n) | {"fall": n.sigma_end / n.sigma_start}
     return {k: min(max(raw[k], low), high) for k, (low, high, _) in SPACE.items()}
 
 
 def _rounded(config: PnPCMConfig) -> PnPCMConfig:
-    """Four significant digits: what a person wants to read in a preset."""
+    """``config`` rounded to four significant digits, for readable presets."""
 
     def short(values: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(float(f"{v:.4g}") for v in values)
@@ -162,7 +162,7 @@ def _rounded(config: PnPCMConfig) -> PnPCMConfig:
 
 
 def _starts(error_std: float) -> list[Numbers]:
-    """Where to begin: one denoising that fades out, and a slow fall at the exact balance."""
+    """Two simple schedules: one denoising with decreasing weight, slow decay at the MAP weight."""
     level = max(1.5 * error_std, 0.05)
     return [
         Numbers(level, 0.06 * level, 0.0, 0.0, 1.0, 1.0, 0.0, -0.25),
@@ -182,7 +182,7 @@ def _known(
 
 
 def picture_of_search(study: optuna.Study, path: Path) -> None:
-    """Score over trials, and score over each hyperparameter, as one PNG."""
+    """Write plots of the score over trials and over each hyperparameter as one PNG."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""What searches share: a resumable study, and scores of a solver on images it has measured."""
+"""Resumable studies of a hyperparameter search, and scores of a solver on measured images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import optuna
 
 METRICS = ("psnr", "lpips", "mix")
-"""``mix`` is PSNR − 20 LPIPS: 0.05 of LPIPS are worth 1 dB."""
+"""``mix`` is PSNR − 20 LPIPS: 0.05 in LPIPS equals 1 dB."""
 
 
 def check_metric(metric: str) -> None:
@@ -55,7 +55,7 @@ def scores(
 
 
 def judge(trial: Any, solver: Solver, problem: Problem, x: Tensor, metric: str, seed: int) -> float:
-    """Mean score over the images; half of them decide whether the trial goes on."""
+    """Mean score over the images; a trial may be pruned after half of them."""
     found: list[float] = []
     for part in halves(len(x)):
         found += scores(solver, problem, x, part, metric, seed)
@@ -66,13 +66,13 @@ def judge(trial: Any, solver: Solver, problem: Problem, x: Tensor, metric: str, 
 
 
 def halves(count: int) -> list[range]:
-    """The first half of the images, by which a trial may be given up, and the rest."""
+    """Indices of the first half of the images, after which a trial may be pruned, and the rest."""
     middle = max(1, count // 2)
     return [range(middle), range(middle, count)] if count > 1 else [range(1)]
 
 
 def open_study(storage: Path | None, *, patience: int) -> optuna.Study:
-    """A study in ``storage``; after ``patience`` trials one below their median is given up."""
+    """A study in ``storage``; after ``patience`` trials those below the median are pruned."""
     library = load_optuna()
     place = None
     if storage is not None:
@@ -98,11 +98,11 @@ def search(
     seed: int,
     callback: Callable[[optuna.Study, Any], None] | None = None,
 ) -> None:
-    """Try points until there are so many; ``objective(trial, k)`` scores the k-th one.
+    """Run trials up to a total number; ``objective(trial, k)`` scores the k-th one.
 
-    First come ``starts``, then random points, after ``startup`` in all those of a tree-structured
-    Parzen estimator. Point k draws from a seed of its own, and one that was cut off is tried
-    again: a study that was stopped, whenever it was, finds what it would have found undisturbed.
+    The first trials are ``starts``, then random points, after ``startup`` trials those of a
+    tree-structured Parzen estimator. Each trial has its own seed, and an interrupted one is
+    repeated: a stopped and continued study has the same result as an uninterrupted one.
     """
     library = load_optuna()
     for cut_off in (t for t in study.trials if t.state.name == "RUNNING"):
@@ -127,7 +127,7 @@ def search(
 
 
 def tried(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
-    """The points tried so far, in order: scored, given up or diverged, but not those cut off."""
+    """The trials so far, in order: scored, pruned or diverged, without interrupted ones."""
     return [
         t
         for t in study.trials

@@ -1,4 +1,4 @@
-"""``pnpcm priors``: see which priors there are, look at them, judge them, convert them."""
+"""``pnpcm priors``: list, inspect, sample, evaluate, convert and export priors."""
 
 import typer
 

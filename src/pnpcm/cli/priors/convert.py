@@ -19,30 +19,35 @@ DTYPES = ("float16", "float32")
 
 def convert(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="A .pt or .pth file, or a prior of ours.")
+        str, typer.Argument(metavar="IN", help="A .pt or .pth file, or a pnpcm prior.")
     ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="A .safetensors or .pt file.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Output file, .safetensors or .pt.")
+    ],
     kind: Annotated[
-        str | None, typer.Option(help="consistency, edm or vp, which a .pt file does not say.")
+        str | None,
+        typer.Option(help="Kind of a .pt file's prior: consistency, edm or vp; it is not stored."),
     ] = None,
     network: Annotated[
         str | None,
-        typer.Option(help="JSON, or a .json file: what the weights do not say about a network."),
+        typer.Option(help="JSON text or .json file: network options that the weights do not show."),
     ] = None,
     c_noise: Annotated[
         str | None,
-        typer.Option(help="What a .pt network is told: openai (250 ln σ; default), edm (ln σ / 4)"),
+        typer.Option(help="Noise input of a .pt network: openai (250 ln σ; default), edm (ln σ/4)"),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="float16 or float32, for .safetensors.")] = "float32",
-    name: Annotated[str | None, typer.Option(help="Name for the header.")] = None,
-    licence: Annotated[str | None, typer.Option(help="Licence for the header.")] = None,
+    dtype: Annotated[
+        str, typer.Option(help="Weights in .safetensors files: float16 or float32.")
+    ] = "float32",
+    name: Annotated[str | None, typer.Option(help="Name stored in the header.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Licence stored in the header.")] = None,
     force: Force = False,
 ) -> None:
-    """Convert OpenAI's .pt files to our .safetensors files, and back.
+    """Convert OpenAI's .pt files to pnpcm's .safetensors files, and back.
 
-    A .pt file holds weights alone. What it cannot say is written beside it, as OUT with the ending
-    .json, which --network reads back. KAIR's .pth files (DRUNet, FFDNet, DnCNN) are converted to
-    ours only.
+    A .pt file holds only weights. The rest (kind, network, options) is written to OUT with the
+    suffix .json, which --network reads. KAIR's .pth files (DRUNet, FFDNet, DnCNN) can only be
+    converted to .safetensors.
     """
     import torch
 
@@ -50,18 +55,20 @@ def convert(
     from pnpcm.priors.checkpoint import export_openai, load_own, load_saved, save_prior
 
     if dtype not in DTYPES:
-        raise ArgumentError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+        raise ArgumentError(f"--dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     if target.suffix not in (".safetensors", ".pt"):
         raise ArgumentError(f"OUT is {target}, expected a name ending in .safetensors or .pt")
     foreign = Path(source).suffix in (".pt", ".pth")
     if target.suffix == ".pt" and (foreign or dtype != "float32"):
         raise ArgumentError(
-            f"OUT is {target}: a .pt file is made from a prior of ours and in float32, "
+            f"OUT is {target}: a .pt file is written from a pnpcm prior and in float32, "
             f"got {source} and {dtype}"
         )
-    for word, given in (("network", network), ("c_noise", c_noise)):
+    for option, given in (("--network", network), ("--c-noise", c_noise)):
         if given is not None and not foreign:
-            raise ArgumentError(f"{word} is given, but {source} knows its own; leave {word} out")
+            raise ArgumentError(
+                f"{option} is given, but {source} stores its own; leave {option} out"
+            )
     beside = target.with_suffix(".json")
     for path in (target, beside) if target.suffix == ".pt" else (target,):
         if path.exists() and not force:
@@ -81,12 +88,12 @@ def convert(
     else:
         export_openai(load_own(entry.path), target)
         write_json(beside, header | {"info": info})
-        print(f"{source} → {target} ({prior.kind}), what it cannot say → {beside}")
+        print(f"{source} → {target} ({prior.kind}), kind, network and options → {beside}")
 
 
 def export(
     name: File,
-    folder: Annotated[Path, typer.Argument(help="Folder to write: the layout of the Hub.")],
+    folder: Annotated[Path, typer.Argument(help="Output folder, in the layout of the Hub.")],
     kind: Kind = None,
     force: Force = False,
 ) -> None:
@@ -109,7 +116,7 @@ def _read_pt(source: str, kind: str | None, network: str | None, c_noise: str | 
         return load_pt(source, kind=kind, network=said or None, c_noise=c_noise)
     if c_noise is not None:
         raise ArgumentError(
-            f"c_noise is given, but {network} describes the whole prior; leave c_noise out"
+            f"--c-noise is given, but {network} describes the whole prior; leave --c-noise out"
         )
     kind = kind or said.get("kind")
     prior = load_openai(source, kind=kind, network=UNetConfig.from_dict(said["network"]))
@@ -122,12 +129,12 @@ def _read_pt(source: str, kind: str | None, network: str | None, c_noise: str | 
         )
         whole.info = dict(said.get("info", {}))
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"network is {network}, which has unusable parts: {error}") from error
+        raise ArgumentError(f"--network {network} has invalid options: {error}") from error
     return whole
 
 
 def _parse(network: str | None) -> dict[str, Any]:
-    """The JSON text, or the JSON in the file, that ``--network`` names."""
+    """The JSON object given as ``--network``, as text or as a file."""
     if network is None:
         return {}
     try:
@@ -135,9 +142,9 @@ def _parse(network: str | None) -> dict[str, Any]:
         said = json.loads(text)
     except (OSError, ValueError) as error:
         raise ArgumentError(
-            f'network is {network!r}, neither JSON like {{"num_head_channels": 32}} nor a file '
+            f'--network is {network!r}, expected JSON like {{"num_head_channels": 32}} or a file '
             f"of it ({error})"
         ) from error
     if not isinstance(said, dict):
-        raise ArgumentError(f"network is {network!r}, expected an object of fields")
+        raise ArgumentError(f"--network is {network!r}, expected a JSON object")
     return said

@@ -18,33 +18,36 @@ if TYPE_CHECKING:
 
 SIGMAS = (15.0, 25.0, 50.0)
 BY_NATURE = (
-    "a consistency model answers with one sharp image, a denoiser with the mean of all that fit: "
-    "its PSNR is lower by nature"
+    "a consistency model returns one sharp image, a denoiser the mean of all plausible ones: "
+    "the PSNR of a consistency model is therefore lower"
 )
 
 
 def sample(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Picture to write (.png); settings go beside it.")],
+    out: Annotated[Path, typer.Option(help="Output .png file; settings go to .json.")],
     kind: Kind = None,
     n: Annotated[int, typer.Option(help="Number of images.")] = 16,
     steps: Annotated[
-        int | None, typer.Option(help="Default: 18 of Heun's for denoisers, 1 for CMs.")
+        int | None,
+        typer.Option(help="Number of steps; default: 18 (Heun) for denoisers, 1 for CMs."),
     ] = None,
-    size: Annotated[int | None, typer.Option(help="Default: the prior's own, or 64.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Side of the images; default: the prior's, or 64.")
+    ] = None,
     seed: Seed = 0,
 ) -> None:
-    """Draw images from noise alone and write them as one picture.
+    """Sample images from the prior and write them as one sheet.
 
-    Denoisers by Heun's method in 2 · steps − 1 evaluations, consistency models in one evaluation
-    per step. Complex images are shown by their magnitude.
+    Denoisers use Heun's method, 2 · steps − 1 evaluations; consistency models one evaluation per
+    step. Complex images are shown as magnitudes.
     """
     from pnpcm.catalogue import load_prior
     from pnpcm.evaluation import draw, sheet
     from pnpcm.io.files import save_picture, write_json
 
     if out.suffix.lower() != ".png":
-        raise ArgumentError(f"out is {out}, expected the name of a .png file")
+        raise ArgumentError(f"--out is {out}, expected the name of a .png file")
     prior = load_prior(name, kind=kind)
     make_folder(out.parent)
     drawn = draw(prior, n, steps=steps, size=size, seed=seed)
@@ -67,21 +70,34 @@ def sample(
 
 
 def evaluate(
-    names: Annotated[list[str], typer.Argument(help="Names (teacher and CM both), or files, …")],
-    data: Annotated[Path, typer.Option(help="Folder of pictures, or .npz with an array images.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Priors: names (teacher and CM are both evaluated), files, folders."),
+    ],
+    data: Annotated[
+        Path, typer.Option(help="Folder of images, or .npz file with an array 'images'.")
+    ],
     sigma: Annotated[
         list[float] | None, typer.Option(help="Noise level, repeatable; default: 15, 25, 50.")
     ] = None,
-    unit: Annotated[int, typer.Option(help="255: sigma in 8-bit levels; 1: white is 1.")] = 255,
+    unit: Annotated[
+        int, typer.Option(help="Value of white in units of sigma: 255 (8-bit levels) or 1.")
+    ] = 255,
     kind: Kind = None,
-    limit: Annotated[int | None, typer.Option(help="Only the first so many images.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(help="Number of images, the first of the data; default: all.")
+    ] = None,
     seed: Seed = 0,
-    beside: Annotated[str | None, typer.Option(help="Add published rows: cbsd68.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for table, numbers, pictures.")] = None,
+    beside: Annotated[
+        str | None, typer.Option(help="Add published scores of this data set: cbsd68.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output folder for table, scores and images.")
+    ] = None,
 ) -> None:
-    """Denoise images and report mean PSNR and SSIM by noise level.
+    """Denoise images and print mean PSNR and SSIM per noise level.
 
-    Also, for consistency models, how far apart the images are that two neighbouring levels lead to.
+    For consistency models also the distance between the results of two neighbouring levels.
     """
     from rich.progress import track
     from rich.table import Table
@@ -91,7 +107,7 @@ def evaluate(
     from pnpcm.evaluation import evaluate as judge
 
     if unit not in (255, 1):
-        raise ArgumentError(f"unit is {unit}, expected 255 (8-bit levels) or 1 (white is 1)")
+        raise ArgumentError(f"--unit is {unit}, expected 255 (8-bit levels) or 1 (white is 1)")
     sigmas = list(dict.fromkeys(sigma or [s * unit / 255 for s in SIGMAS]))
     published = _published(beside, sigmas, unit)
     jobs: list[tuple[Prior, Images, str]] = []
@@ -125,7 +141,7 @@ def evaluate(
     if out is not None:
         settings = {"data": str(data), "unit": unit, "limit": limit, "seed": seed}
         _write(out, found, published, settings, notes)
-        print(f"table, numbers and pictures: {out}")
+        print(f"table, scores and images: {out}")
 
 
 def _write(
@@ -153,14 +169,14 @@ def _published(beside: str | None, sigmas: Sequence[float], unit: int) -> Publis
         return {}
     if unit != 255 or not set(sigmas) & set(SIGMAS):
         raise ArgumentError(
-            f"beside is {beside!r}, whose numbers are for sigma 15, 25 and 50 of unit 255, got "
-            f"{', '.join(f'{s:g}' for s in sigmas)} of {unit}; leave beside out"
+            f"--beside is {beside!r}, whose scores are for --sigma 15, 25, 50 and --unit 255, got "
+            f"{', '.join(f'{s:g}' for s in sigmas)} and {unit}; leave --beside out"
         )
     return PUBLISHED[beside]
 
 
 def _kinds(name: str, kind: str | None) -> Sequence[str | None]:
-    """A name stands for all it comes as, the teacher first; anything else for itself."""
+    """The kinds to evaluate: all kinds of a catalogue name, the teacher first; None for a file."""
     from pnpcm import catalogue
     from pnpcm.catalogue import PRIOR_NAMES
 
@@ -177,8 +193,8 @@ def _notes(name: str, channels: int | None, images: Images) -> list[str]:
         notes.append(f"the first {images.count} of {images.total} images only")
     if images.size is not None:
         notes.append(
-            f"{name} takes {images.size}×{images.size} images only: others were scaled by their "
-            "shorter side and cut to the centre"
+            f"{name} takes only {images.size}×{images.size} images: others were resized by their "
+            "shorter side and cropped at the centre"
         )
     if channels == 2:
         notes.append(

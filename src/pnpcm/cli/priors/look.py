@@ -15,7 +15,7 @@ GAUSSIAN = ("gaussian", "both", "0", "0.0", "any", "any", "0", "–", "built in"
 
 
 def list_priors() -> None:
-    """List the shipped priors and your own."""
+    """List the shipped priors and those in the cache folder."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -30,7 +30,7 @@ def list_priors() -> None:
             table.add_row(escape(entry.name), entry.kind or "?", *["–"] * 6, f"{origin}, damaged")
             continue
         if find(entry.name, entry.kind).path != entry.path:
-            origin += ", hidden"  # by another of the same name and kind
+            origin += ", hidden"  # another file of the same name and kind comes first
         table.add_row(
             escape(entry.name),
             entry.kind,
@@ -52,9 +52,9 @@ def list_priors() -> None:
 def info(
     name: File,
     kind: Kind = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything, as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
-    """Show what a prior's file and its model card say."""
+    """Print the header of a prior's file and its model card."""
     entry = file_of(name, kind)
     card = entry.card_text()
     facts: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""What the commands of ``pnpcm priors`` share: arguments, a console, folders, files of ours."""
+"""Arguments, console and file lookup of the commands of ``pnpcm priors``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ if TYPE_CHECKING:
     from pnpcm.catalogue import Entry
     from pnpcm.core import Prior
 
-Name = Annotated[str, typer.Argument(help="Name (see pnpcm priors list), file, folder or Hub id.")]
-File = Annotated[str, typer.Argument(help="Name, .safetensors file of ours, or exported folder.")]
-Kind = Annotated[str | None, typer.Option(help="consistency, edm or vp; default: as it is.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
-Seed = Annotated[int, typer.Option(help="Image i draws its noise from seed + i.")]
+Name = Annotated[
+    str, typer.Argument(help="Prior: name (see pnpcm priors list), file, folder or Hub id.")
+]
+File = Annotated[
+    str, typer.Argument(help="Prior: name, pnpcm .safetensors file or exported folder.")
+]
+Kind = Annotated[
+    str | None, typer.Option(help="Kind: consistency, edm or vp; default: the file's own.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Seed = Annotated[int, typer.Option(help="Seed; the noise of image i has seed + i.")]
 
 
 def console() -> Console:
-    """The terminal; where there is none, lines are wide enough for our tables."""
+    """The console; 140 columns wide if the output is not a terminal."""
     from rich.console import Console
 
     found = Console()
@@ -31,26 +37,28 @@ def console() -> Console:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder for outputs before anything is computed for it."""
+    """Create an output folder, before the computation starts."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ArgumentError(f"out needs the folder {path}, but {error}; choose another") from error
+        raise ArgumentError(
+            f"the output folder {path} cannot be created ({error}); choose another"
+        ) from error
 
 
 def file_of(name: str, kind: str | None = None) -> Entry:
-    """The file of ours behind a name or path."""
+    """The catalogue entry of a name or path."""
     from pnpcm.catalogue import PRIOR_NAMES, locate
 
     if name in PRIOR_NAMES:
         raise ArgumentError(
-            f"the prior {name!r} is a formula without a file; it can be sampled and evaluated only"
+            f"the prior {name!r} is analytic and has no file; it can only be sampled and evaluated"
         )
     return locate(name, kind)
 
 
 def label_of(name: str, prior: Prior) -> str:
-    """What to call a prior in tables and pictures: a path is no good name."""
+    """The name of a prior in tables and figures: its own, or the stem of its path."""
     from pnpcm.catalogue import is_name
 
     said = getattr(prior, "info", {}).get("name")

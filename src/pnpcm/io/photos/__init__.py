@@ -1,8 +1,8 @@
-"""Photographs as people have them: 8 or 16 bits, alpha, colour profile, camera data.
+"""Reading and writing of photographs: 8 or 16 bits, alpha, colour profile, EXIF.
 
-Pillow reduces 16-bit colour to 8 bits without a word, so the pixels of 16-bit PNG files are decoded
-here (PNG specification, third edition) and those of TIFF files by ``tifffile``. Everything else is
-Pillow's work. Pixels are never rotated: the orientation stays in EXIF, where viewers look for it.
+Pillow silently reduces 16-bit colour to 8 bits, so the pixels of 16-bit PNG files are decoded here
+(PNG specification, third edition) and those of TIFF files by ``tifffile``. All other formats are
+read by Pillow. Pixels are never rotated: the orientation stays in EXIF.
 """
 
 from pnpcm.io.photos.base import MAX_PIXELS, SUFFIXES

@@ -1,4 +1,4 @@
-"""What all formats share: which files count as pictures, how large they may be, what is in them."""
+"""Common parts of all formats: suffixes, size limit, format detection, raw pixels."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from pnpcm.errors import ArgumentError
 Array = NDArray[Any]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".mpo", ".tif", ".tiff", ".webp")
-"""Names of files in a folder, in lower case, that count as pictures."""
+"""Suffixes of image files in a folder, in lower case."""
 MAX_PIXELS = 400_000_000
-"""Larger files are refused: most are made to fill the memory."""
+"""Larger files are refused, as a protection against decompression bombs."""
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# what a damaged file makes Pillow, tifffile, zlib and this package raise
+# exceptions of Pillow, tifffile, zlib and this package for damaged files
 DAMAGE: tuple[type[Exception], ...] = (OSError, SyntaxError, ValueError, EOFError, LookupError)
 DAMAGE += (TypeError, ArithmeticError, RuntimeError, struct.error, zlib.error)
 
 
 class Raw(NamedTuple):
-    pixels: Array  # (H, W, 1 to 4), uint8, uint16 or floats in [0, 1]; of 2 and 4 the last is alpha
+    pixels: Array  # (H, W, 1 to 4), uint8, uint16 or floats in [0, 1]; with 2 or 4: last is alpha
     icc: bytes | None
     exif: bytes | None
 
 
 def kind_of_file(path: Path) -> str:
     if path.is_dir():
-        raise ArgumentError(f"{path} is a folder, expected a picture")
+        raise ArgumentError(f"{path} is a folder, expected an image")
     try:
         with path.open("rb") as file:
             head = file.read(12)
     except FileNotFoundError as error:
-        raise ArgumentError(f"{path} does not exist, expected a picture") from error
+        raise ArgumentError(f"{path} does not exist, expected an image") from error
     except OSError as error:
         raise ArgumentError(f"{path} cannot be read: {error.strerror}") from error
     if not head:
-        raise ArgumentError(f"{path} is empty, expected a picture")
+        raise ArgumentError(f"{path} is empty, expected an image")
     if head.startswith(SIGNATURE):
         return "PNG"
     if head.startswith(b"\xff\xd8\xff"):
@@ -51,17 +51,17 @@ def kind_of_file(path: Path) -> str:
     if head[:4] == b"RIFF" and head[8:] == b"WEBP":
         return "WEBP"
     raise ArgumentError(
-        f"{path} is no PNG, JPEG, TIFF or WebP file, whatever its name says; convert it to one"
+        f"{path} is not a PNG, JPEG, TIFF or WebP file, judged by its content; convert it to one"
     )
 
 
 def check_size(path: Path, width: int, height: int, frames: int) -> None:
     if width < 1 or height < 1:
-        raise ArgumentError(f"{path} is {width}×{height}, a picture without pixels")
+        raise ArgumentError(f"{path} is {width}×{height}, an image without pixels")
     if width * height > MAX_PIXELS:
         raise ArgumentError(
             f"{path} is {width}×{height}, {width * height / 1e6:.0f} megapixels; "
-            f"up to {MAX_PIXELS / 1e6:.0f} are read, cut it into parts"
+            f"the limit is {MAX_PIXELS / 1e6:.0f}, cut it into parts"
         )
     if frames > 1:
-        raise ArgumentError(f"{path} has {frames} frames or pages; save the one you want by itself")
+        raise ArgumentError(f"{path} has {frames} frames or pages; save one of them as a file")

@@ -1,4 +1,4 @@
-"""A photo as a tensor with what came with it: read from a file, written to another."""
+"""Photo: an image tensor with alpha, profile and EXIF; reading and writing of files."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _READERS: dict[str, Callable[[Path], Raw]] = {
 
 @dataclass(frozen=True, eq=False)
 class Photo:
-    """A picture and what came with it."""
+    """An image with alpha, bit depth, colour profile and EXIF."""
 
     x: Tensor  # (1, 1 or 3, H, W) in [-1, 1], float32
-    alpha: Array | None  # (H, W), uint8 or uint16 as bits says
+    alpha: Array | None  # (H, W), uint8 or uint16 according to bits
     bits: int  # 8 or 16; floats count as 16
     icc: bytes | None  # colour profile
-    exif: bytes | None  # from the byte order (II or MM) on, without the word Exif
+    exif: bytes | None  # from the byte order mark (II or MM) on, without the prefix Exif
     format: str  # PNG, JPEG, TIFF or WEBP
     path: Path
 
@@ -49,8 +49,8 @@ class Photo:
 def read_photo(path: str | Path) -> Photo:
     """Read a PNG, JPEG, TIFF or WebP file in its own bit depth.
 
-    Palettes become RGB, 1-bit becomes grey, CMYK becomes sRGB through its profile. Refused are
-    animations, several pages, damaged files and more than 400 megapixels.
+    Palettes become RGB, 1-bit becomes grey, CMYK becomes sRGB through its profile. Animations,
+    several pages, damaged files and more than 400 megapixels are refused.
     """
     path = Path(path)
     kind = kind_of_file(path)
@@ -60,7 +60,7 @@ def read_photo(path: str | Path) -> Photo:
         raise
     except DAMAGE as error:
         raise ArgumentError(
-            f"{path} is a damaged or incomplete {kind} file ({error}); get the original again"
+            f"{path} is a damaged or incomplete {kind} file ({error}); use another copy"
         ) from error
     bits = 8 if pixels.dtype == np.uint8 else 16
     colours = 1 if pixels.shape[2] < 3 else 3
@@ -76,12 +76,12 @@ def read_photo(path: str | Path) -> Photo:
 
 
 def write_photo(path: str | Path, x: Tensor, like: Photo, *, format: str | None = None) -> None:
-    """Write an image ``(C, H, W)`` or ``(1, C, H, W)`` in [-1, 1] as ``like`` is, atomically.
+    """Write an image ``(C, H, W)`` or ``(1, C, H, W)`` in [-1, 1] as ``like``, atomically.
 
-    ``x`` may have another size: alpha is resized (bicubic), EXIF gets the new one. The profile is
-    kept unless grey became colour or the reverse. ``format``: png, jpeg, tiff or webp; without it
-    the suffix of ``path`` decides, else ``like``. PNG and TIFF keep 16 bits, the others have 8.
-    JPEG is written in quality 95, 4:4:4, without alpha; all others lose nothing. x is clamped.
+    ``x`` may have another size: alpha is resized (bicubic), EXIF gets the new size. The profile is
+    kept unless grey became colour or the reverse. ``format``: png, jpeg, tiff or webp; default:
+    by the suffix of ``path``, else as ``like``. PNG and TIFF keep 16 bits, the others have 8.
+    JPEG is written with quality 95, 4:4:4, without alpha; the others are lossless. x is clamped.
     """
     path = Path(path)
     if format is not None and format.lower() not in _FORMATS:
@@ -91,11 +91,11 @@ def write_photo(path: str | Path, x: Tensor, like: Photo, *, format: str | None 
     if x.ndim != 3 or x.shape[0] not in (1, 3) or x.numel() == 0:
         raise ShapeError(f"x has shape {tuple(x.shape)}, a photo is (1 or 3, H, W)")
     if not bool(torch.isfinite(x).all()):
-        raise ArgumentError("x has values that are not finite (nan or inf): no picture to write")
+        raise ArgumentError("x has values that are not finite (nan or inf) and cannot be written")
     channels, height, width = x.shape
     if max(height, width) > _LONGEST.get(kind, 2**31):
         raise ArgumentError(
-            f"x is {height}×{width}, a {kind} file has sides up to {_LONGEST[kind]}; "
+            f"x is {height}×{width}, the sides of a {kind} file are at most {_LONGEST[kind]}; "
             "write png or tiff"
         )
     bits = like.bits if kind in ("PNG", "TIFF") else 8
@@ -106,7 +106,7 @@ def write_photo(path: str | Path, x: Tensor, like: Photo, *, format: str | None 
     raw = Raw(pixels, icc, like.exif and resize_exif(like.exif, width, height))
     if kind == "JPEG" and len(raw.exif or b"") > 65000:
         raise ArgumentError(
-            f"the EXIF of {like.path} has {len(raw.exif or b'')} bytes, a JPEG holds 65000; "
+            f"the EXIF of {like.path} has {len(raw.exif or b'')} bytes, a JPEG at most 65000; "
             "write png, tiff or webp"
         )
     if kind == "TIFF" or (kind == "PNG" and bits == 16):
@@ -121,7 +121,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _quantized(x: Tensor, bits: int) -> Array:
-    """(H, W, C) of whole numbers, the inverse of what :func:`read_photo` does."""
+    """``x`` as integers (H, W, C), the inverse of the scaling in :func:`read_photo`."""
     top = 2**bits - 1
     values = ((x.detach().cpu().double().clamp(-1, 1) + 1) * (top / 2)).round().permute(1, 2, 0)
     return _whole(values.numpy(), bits)

@@ -1,4 +1,4 @@
-"""Pillow's part: every file of 8 bits, from pixels of any kind to grey or RGB, and back."""
+"""8-bit files, read and written by Pillow; all pixel modes are converted to grey or RGB."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_pillow(
     with _no_pillow_limit(), opener(path) as picture:
         check_size(path, *picture.size, frames or int(getattr(picture, "n_frames", 1)))
         picture.load()
-        info = picture.info  # complete only now: PNG has chunks behind the pixels
+        info = picture.info  # complete only after loading: PNG has chunks behind the pixels
         icc, exif = info.get("icc_profile"), info.get("exif")
         mode = picture.mode
         if mode == "CMYK":
@@ -36,14 +36,14 @@ def read_pillow(
             flat = picture.convert("L") if mode == "1" else picture
             flat = flat.convert(("LA" if clear else "L") if grey else "RGBA" if clear else "RGB")
         else:
-            raise ArgumentError(f"{path} has pixels of kind {mode}; convert it to RGB or grey")
+            raise ArgumentError(f"{path} has pixels of mode {mode}; convert it to RGB or grey")
         pixels = np.atleast_3d(np.array(flat))
     return Raw(pixels, icc, exif.removeprefix(EXIF) if exif else None)
 
 
 @contextmanager
 def _no_pillow_limit() -> Iterator[None]:
-    """Pillow stops at 179 megapixels by a global number; ours is checked before pixels are read."""
+    """Disable Pillow's global limit of 179 megapixels; ours is checked before reading pixels."""
     with _LOCK:
         limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
         try:
@@ -57,7 +57,7 @@ def _rgb_of_cmyk(picture: Image.Image, icc: bytes | None) -> Image.Image:
         source = ImageCms.ImageCmsProfile(io.BytesIO(icc or b""))
         target = ImageCms.createProfile("sRGB")
         converted = ImageCms.profileToProfile(picture, source, target, outputMode="RGB")
-    except (ImageCms.PyCMSError, OSError):  # no profile, or none for CMYK
+    except (ImageCms.PyCMSError, OSError):  # no profile, or not one for CMYK
         converted = None
     return converted or picture.convert("RGB")
 
@@ -67,7 +67,7 @@ def save(path: Path, raw: Raw, kind: str) -> None:
     if kind == "JPEG":
         options = {"quality": 95, "subsampling": 0}
     elif kind == "WEBP":
-        options = {"lossless": True, "exact": True}  # exact: colours where alpha is 0, too
+        options = {"lossless": True, "exact": True}  # exact: keep colours where alpha is 0
     if raw.icc:
         options["icc_profile"] = raw.icc
     if raw.exif:

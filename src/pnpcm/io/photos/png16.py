@@ -1,4 +1,4 @@
-"""PNG of 16 bits, decoded and written here (PNG specification, third edition)."""
+"""Decoder and encoder of 16-bit PNG (PNG specification, third edition)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_png(path: Path) -> Raw:
         head = file.read(26)
     if len(head) < 26 or head[24] != 16:
         return read_pillow(path, PngImageFile)
-    with PngImageFile(path) as picture:  # not loaded: for what is not pixels
+    with PngImageFile(path) as picture:  # metadata only, pixels are not loaded
         check_size(path, *picture.size, getattr(picture, "n_frames", 1))
         (width, height), icc = picture.size, picture.info.get("icc_profile")
     chunks = _chunks(path.read_bytes())
@@ -34,7 +34,7 @@ def read_png(path: Path) -> Raw:
     total = sum(h * (1 + 2 * channels * w) for h, w in sizes if w > 0 and h > 0)
     data = zlib.decompressobj().decompress(chunks[b"IDAT"], total)
     if len(data) < total:
-        raise ValueError(f"{len(data)} of {total} bytes of pixels")
+        raise ValueError(f"has {len(data)} of {total} bytes of pixels")
     pixels, start = np.empty((height, width, channels), np.uint16), 0
     for (r, c, dr, dc), (h, w) in zip(passes, sizes, strict=True):
         if w > 0 and h > 0:
@@ -42,7 +42,7 @@ def read_png(path: Path) -> Raw:
             rows = _unfiltered(np.frombuffer(data, np.uint8, size, start), h, 2 * channels)
             pixels[r::dr, c::dc] = rows.view(">u2").reshape(h, w, channels)
             start += size
-    if b"tRNS" in chunks and channels in (1, 3):  # one colour stands for "transparent"
+    if b"tRNS" in chunks and channels in (1, 3):  # one colour means "transparent"
         key = np.frombuffer(chunks[b"tRNS"], ">u2", channels)
         clear = (pixels == key).all(-1, keepdims=True)
         pixels = np.dstack([pixels, np.where(clear, 0, 65535).astype(np.uint16)])
@@ -50,7 +50,7 @@ def read_png(path: Path) -> Raw:
 
 
 def _chunks(content: bytes) -> dict[bytes, bytes]:
-    """Chunks by name; the pixels, which may be in several, joined."""
+    """Chunks by name, with the chunks of pixels joined."""
     found: dict[bytes, bytes] = {}
     data, at = [], len(SIGNATURE)
     while at + 8 <= len(content):
@@ -73,7 +73,7 @@ def _unfiltered(rows: Array, height: int, bpp: int) -> Array:
     rows = rows.reshape(height, -1)
     kinds, stride = rows[:, :1], rows.shape[1] - 1
     if kinds.max() > 4:
-        raise ValueError(f"row filter {kinds.max()}, 0 to 4 exist")
+        raise ValueError(f"row filter {kinds.max()}, expected 0 to 4")
     width = stride // bpp
     line = stride + bpp  # one pixel more, so that one row down and one to the left is ``stride``
     flat = np.zeros((height + 1) * line, np.uint8)
@@ -99,7 +99,7 @@ def _unfiltered(rows: Array, height: int, bpp: int) -> Array:
 
 
 def _paeth(a: Array, b: Array, c: Array) -> Array:
-    """Whichever of left, up and upper left is nearest to a + b − c; the first of equals."""
+    """The value of a (left), b (up), c (upper left) nearest to a + b − c; ties: the first."""
     pa, pb, pc = np.abs(b - c), np.abs(a - c), np.abs(a + b - 2 * c)
     return np.where((pa <= pb) & (pa <= pc), a, np.where(pb <= pc, b, c))
 
@@ -113,7 +113,7 @@ _GUESSES: dict[int, Callable[[Array, Array, Array], Array]] = {
 
 
 def png_bytes(raw: Raw) -> bytes:
-    """A 16-bit PNG, every row with Paeth's filter."""
+    """A 16-bit PNG file as bytes, every row with the Paeth filter."""
     height, width, channels = raw.pixels.shape
     bpp, packer, body = 2 * channels, zlib.compressobj(3), []
     image = np.zeros((height + 1, (width + 1) * bpp), np.uint8)

@@ -1,4 +1,4 @@
-"""TIFF: more than 8 bits read by ``tifffile``, the rest by Pillow; all of it written here."""
+"""TIFF files: more than 8 bits read by ``tifffile``, others by Pillow; written here."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def read_tiff(path: Path) -> Raw:
             return raw._replace(exif=exif_of_tiff(path))
         if page.photometric not in (0, 1, 2) or page.dtype is None or page.dtype.kind not in "uf":
             raise ArgumentError(
-                f"{path} has {page.bitspersample}-bit pixels of kind {_name(page.photometric)}; "
+                f"{path} has {page.bitspersample}-bit pixels of type {_name(page.photometric)}; "
                 "convert it to RGB or grey of 8 or 16 bits"
             )
         ends = [at + n for at, n in zip(page.dataoffsets, page.databytecounts, strict=True) if n]
         if len(ends) < math.prod(page.chunked) or max(ends) > path.stat().st_size:
-            raise ValueError("parts of the pixels are missing")  # tifffile would make them black
+            raise ValueError("parts of the pixels are missing")  # tifffile would fill in zeros
         try:
             pixels = page.asarray()
         except ValueError as error:
             if "imagecodecs" not in str(error):
                 raise
             raise ArgumentError(
-                f"{path} is compressed by {_name(page.compression)}; pip install imagecodecs, "
-                "or save it again without compression"
+                f"{path} is compressed with {_name(page.compression)}; pip install imagecodecs, "
+                "or save it without compression"
             ) from error
         icc = page.tags.valueof(34675)
         extra = page.extrasamples
@@ -61,7 +61,7 @@ def read_tiff(path: Path) -> Raw:
 
 
 def _name(code: int) -> str:
-    return str(getattr(code, "name", code))  # tifffile has words for most of them
+    return str(getattr(code, "name", code))  # tifffile has names for most codes
 
 
 def _checked(path: Path, pixels: Array) -> Array:
@@ -70,7 +70,7 @@ def _checked(path: Path, pixels: Array) -> Array:
     if pixels.dtype.kind == "u":
         raise ArgumentError(f"{path} has {pixels.dtype} pixels; convert it to 8 or 16 bits")
     low, high = float(pixels.min()), float(pixels.max())
-    if not (low >= 0 and high <= 1):  # nan fails, too
+    if not (low >= 0 and high <= 1):  # also refuses nan
         raise ArgumentError(
             f"{path} has floats from {low:g} to {high:g}, expected [0, 1]; scale it first"
         )
@@ -78,7 +78,7 @@ def _checked(path: Path, pixels: Array) -> Array:
 
 
 def tiff_bytes(raw: Raw) -> bytes:
-    """A TIFF file in strips of a megabyte, Deflate with differences along rows."""
+    """A TIFF file as bytes: strips of one megabyte, Deflate with horizontal differencing."""
     height, width, channels = raw.pixels.shape
     exif = tags(raw.exif)
     exif.endian = exif.endian or "<"
@@ -97,7 +97,7 @@ def tiff_bytes(raw: Raw) -> bytes:
     exif.update({262: 1 if colours == 1 else 2, 273: tuple(offsets), 277: channels, 278: rows})
     exif.update({279: tuple(map(len, strips)), 284: 1, 317: 2, 339: (1,) * channels})
     if channels > colours:
-        exif[338] = 2  # alpha, not multiplied in
+        exif[338] = 2  # alpha, not premultiplied
     if raw.icc:
         exif[34675] = raw.icc
     return b"".join([exif.tobytes().removeprefix(EXIF), *strips])
