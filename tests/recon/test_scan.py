@@ -405,6 +405,21 @@ def test_maps_that_cover_little_are_noted_and_those_of_nothing_refused(
         reconstruct(scan_of(head), PRIOR, preparation=SliceOptions(coil_maps=maps))
 
 
+def test_one_slice_without_maps_does_not_stop_a_volume(head: torch.Tensor) -> None:
+    maps = espirit(crop_centre(head[0], (24, 24)), (64, 64)).repeat(3, 1, 1, 1)
+    maps[2, :, :, :34] = 0
+    maps[2, :, :, 35:] = 0
+    volume = reconstruct(
+        scan_of(head.expand(3, -1, -1, -1)),
+        PRIOR,
+        options=SliceOptions(coil_maps=maps),
+        preset="fastmri/pd-r4",
+    )
+    (note,) = [n for n in volume.record["notes"] if "cover only" in n]
+    assert "of slice 2;" in note
+    assert float(volume.image[2].abs().max()) > 0.5 * float(volume.image[1].abs().max())
+
+
 # objects larger than the field of view ------------------------------------------------------------
 @pytest.fixture(scope="module")
 def folded() -> torch.Tensor:

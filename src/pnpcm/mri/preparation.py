@@ -30,7 +30,7 @@ LITTLE_COVERED = 0.9
 """Share of the signal energy that coil maps should cover; below it a note says so."""
 
 NOTHING_COVERED = 0.05
-"""Below this share the slice is refused: nearly all of the object lies outside the coil maps."""
+"""A scan of which no slice has more is refused: nearly all of it lies outside the coil maps."""
 
 
 @dataclass(frozen=True)
@@ -327,17 +327,22 @@ class Preparation:
         return MultiCoilMRI(maps, acquired)
 
     def _covered(self, y: Tensor, mask: Tensor, support: Tensor, indices: list[int]) -> Tensor:
-        """Share of the signal energy inside the support, ``(B,)``; refuses next to nothing."""
+        """Share of the signal energy inside the support, ``(B,)``.
+
+        Next to nothing is refused, unless other slices of the scan (the middle one comes first)
+        are covered: one bad slice, e.g. at the end of a volume, is noted and does not stop it.
+        """
         energy = low_resolution(y, mask).abs().square().sum(1)
         total = energy.sum((1, 2)).clamp_min(torch.finfo(energy.dtype).tiny)
         covered = (energy * support).sum((1, 2)) / total
         for i, share in zip(indices, covered.tolist(), strict=True):
             self._maps_of[i]["covered"] = round(share, 4)
-            if share < NOTHING_COVERED:
-                raise ArgumentError(
-                    f"the coil maps of slice {i} cover {share:.1%} of its signal energy, so that "
-                    f"there is nothing to reconstruct; {self._remedy(i)}"
-                )
+        if all(m["covered"] < NOTHING_COVERED for m in self._maps_of.values()):
+            i, share = indices[0], float(covered[0])
+            raise ArgumentError(
+                f"the coil maps of slice {i} cover {share:.1%} of its signal energy, so that "
+                f"there is nothing to reconstruct; {self._remedy(i)}"
+            )
         return covered
 
     def _remedy(self, index: int) -> str:
