@@ -1,4 +1,4 @@
-"""Measured k-space, undersampled in retrospect: PnP-CM beside what engineers use today.
+"""Measured k-space, retrospectively undersampled: PnP-CM, CG-SENSE, ℓ1-wavelet and TV.
 
     python benchmarks/mri_real.py --out out/mri-real [--seeds 3]
 
@@ -6,8 +6,9 @@ Needs $PNPCM_DATA/mri_kspace (a fully sampled 8-coil T1 brain, 128×128) and sig
 gaussian1d, R = 4 with 12 and R = 8 with 8 calibration lines, drawn by ``--seeds`` seeds; scores are
 the paper's convention (MVUE reference, support, PSNR/SSIM with data range 1), mean over the masks.
 CG-SENSE (iterations), ℓ1-wavelet and TV (sigpy, 200 and 500 iterations, λ relative to the largest
-value of the zero-filled image) get the setting that scores best on each mask, an advantage that no
-user has; PnP-CM takes its parameters from presets or the rule. Writes table.md and pictures.
+value of the zero-filled image) use the setting that scores best on each mask, which is not
+available in practice; PnP-CM takes its parameters from presets or the rule. Writes table.md and
+images.
 """
 
 from __future__ import annotations
