@@ -3,8 +3,9 @@
     PYTHONPATH=/path/to/opencv python benchmarks/real_files.py --out out/real-files
 
 Files are written by Pillow, OpenCV (if importable) and ImageMagick (if `convert` is installed).
-Every case is its own process of `pnpcm restore`. Checks the exit code, the sentence, that a restored
-image is better than the degraded one if the clean one is known, and that no partial file is left.
+Every case is its own process of `pnpcm restore`. Checks the exit code, the sentence, that a
+restored image is better than the degraded one if the clean one is known, and that no partial file
+is left.
 """
 
 from __future__ import annotations
