@@ -3,8 +3,8 @@
 ``python benchmarks/big_image.py [--megapixels 12] [--steps 4] [--tasks denoise,inpaint …]``
 
 Every task runs in its own process: PnP-CM with the shipped prior ``natural`` in tiles, injected
-noise and momentum (nothing that costs memory is off). Peak memory is all that the process ever
-held, Python and torch (about 300 MB) included. ``--steps 1`` is enough to measure it.
+noise and momentum (everything that needs memory is on). Peak memory is that of the whole process,
+including Python and torch (about 300 MB). ``--steps 1`` is enough to measure it.
 """
 
 from __future__ import annotations

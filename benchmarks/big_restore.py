@@ -1,11 +1,11 @@
-"""`pnpcm restore` as a user runs it: wall time and peak memory, for 12 megapixels and for 256².
+"""Wall time and peak memory of the command `pnpcm restore`, for 12 megapixels and for 256².
 
     python benchmarks/big_restore.py [--megapixels 12] [--tasks denoise inpaint …] [--halo 64]
 
-A picture of waves and edges is degraded with NumPy and Pillow; the command runs in its own process
-(4 steps unless given; JPEG 2). Peak memory is the largest that the process ever held, everything
-included. The stages are those that the command writes into result.json; what is left is Python,
-imports, reading and writing. The row "cold start" is a whole command on a 256×256 photograph.
+An image of waves and edges is degraded with NumPy and Pillow; the command runs in its own process
+(4 steps by default; JPEG 2). Peak memory is that of the whole process. The stages are those of
+result.json; the rest is Python, imports, reading and writing. The row "cold start" is a whole
+command on a 256×256 photograph.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""Why back-projection fails in multi-coil MRI: CM4IR's guidance forgets its prior there.
+"""Why back-projection fails in multi-coil MRI: CM4IR's guidance does not depend on the prior there.
 
     python benchmarks/cm4ir_mri.py --out out/cm4ir-mri [--slices 4]
 
 c coils at acceleration R give c/R equations per unknown. Where A has full column rank, A⁺A = I, and
-the guidance b = d − A⁺(Ad − y) is A⁺y *whatever* estimate d the network made: the least-squares
+the guidance b = d − A⁺(Ad − y) is A⁺y for *any* estimate d of the network: the least-squares
 image, with the noise that missing lines amplify. On held-out IXI slices (8 simulated coils, true
 maps, σ_y = 0.005, float64, A⁺ exact by rows), per mask:
 
-  kept      ‖b − b′‖/‖d − d′‖ of the first step, b′ and d′ from a network that always answers grey:
-            the share of what the network said that guidance lets through
+  kept      ‖b − b′‖/‖d − d′‖ of the first step, b′ and d′ from a network that always returns grey:
+            the share of the network's estimate that remains after guidance
   A⁺y       PSNR of the least-squares image, without noise and with it
   CM4IR     PSNR of its result for loadings ζ (published: 0, 1)
   DDS, PnP-CM   PSNR on the same prior with published numbers (100 evaluations) and the shipped
-            preset (R = 4, 8) or what `restore` would choose (4 evaluations)
+            preset (R = 4, 8) or the parameters of `restore` (4 evaluations)
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Every solver on the same prior, operator, measurement and seed.
+"""Scores of every solver on the same prior, operator, measurement and seed.
 
     python benchmarks/compare_solvers.py faces --out out/contest [--shard 0/2] [--only 'dps/*']
     python benchmarks/contest_table.py --out out/contest
 
 Needs $PNPCM_DATA: 10 held-out faces of 64×64, 10 centre crops of CBSD68 of 128×128, 10 slices of
 IXI subjects that nothing was trained or tuned on. Each cell (prior, task, method, preset) is
-computed once and kept (see contest_cells.py), so it may be stopped, sharded and run again; a new
-preset or new weights make it anew. Phase retrieval is scored with the signs of the true image, for
-every method.
+computed once and kept (see contest_cells.py), so that the run can be stopped, sharded and repeated;
+with a new preset or new weights it is computed again. Phase retrieval is scored with the signs of
+the true image, for every method.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Cells of the contest: the scores of a method with given numbers on a prior and a task.
+"""Cells of the comparison: the scores of a method with given parameters on a prior and a task.
 
-A run leaves one file per cell in its folder; `contest_table.py --keep` gathers them in
-`contest.jsonl` beside this file, which is committed: what is there need not be run again. A cell
-counts as long as the numbers and the weights it was made with are still those of the package.
+A run writes one file per cell to its folder; `contest_table.py --keep` collects them in
+`contest.jsonl` in this folder, which is committed and not computed again. A cell is valid as long
+as its parameters and weights are those of the package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The problems of the contest: which images, which tasks, measured once for all methods."""
+"""The problems of the comparison: images and tasks, measured once for all methods."""
 
 from __future__ import annotations
 

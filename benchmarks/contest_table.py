@@ -1,11 +1,11 @@
-"""Tables and pictures of the contest, from the cells that compare_solvers.py has left so far.
+"""Tables and images of the comparison, from the cells that compare_solvers.py has written so far.
 
     python benchmarks/contest_table.py --out out/contest [--keep]
 
-Writes table.md, with an overview per prior and one table per task, and a picture per task of the
-cells that are in the folder. `--keep`: the table also as CONTEST.md, its cells in contest.jsonl.
+Writes table.md, with an overview per prior and one table per task, and one image per task of the
+cells in the folder. `--keep`: also writes the table as CONTEST.md and its cells to contest.jsonl.
 Differences to PnP-CM are paired by image, with a 95 % t-interval. The reference is its fair row
-with 12 trials, for methods tuned with more (fair@60) that with as many.
+with 12 trials, or with the same number for methods tuned with more (fair@60).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Are PnP-ADMM and DPIR ahead of PnP-CM because of their 16 and 8 evaluations, or of the denoiser?
+"""Whether PnP-ADMM and DPIR are ahead of PnP-CM because of their evaluations or of the denoiser.
 
     python benchmarks/count_or_prior.py pnp-admm
     python benchmarks/count_or_prior.py dpir
 
 The method's loop (without injected noise and momentum) with the denoiser and with the consistency
-model of a prior, in 4 evaluations and in its own number, each searched like every method of the
-contest: 12 trials, 4 training crops of 64×64; beside it PnP-CM's fair search. Prints the best
-scores there (MRI: PSNR, else PSNR − 20 LPIPS), nothing of held-out images. Needs $PNPCM_DATA.
+model of a prior, in 4 evaluations and in its own number, each tuned like every method of the
+comparison: 12 trials, 4 training crops of 64×64; and PnP-CM's fair search. Prints the best scores
+on these crops (MRI: PSNR, else PSNR − 20 LPIPS), none of held-out images. Needs $PNPCM_DATA.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How far each data step is from the work it cannot avoid.
+"""Times of each data step relative to a lower bound of its work.
 
 ``python benchmarks/data_steps.py [--quick] [--json FILE]``
 
-Every step is timed in turns with its bound: the transforms, products, memory traffic or operator
-calls its algorithm must contain. Milliseconds belong to the machine, the ratio of the minima to
-the code. Large images follow, with memory and, at a size that has both, the relative difference
-between their path and the closed form of small ones.
+Every step is timed alternately with its bound: the transforms, products, memory traffic or operator
+calls that its algorithm must contain. Milliseconds depend on the machine, the ratio of the minima
+on the code. Then large images, with memory and, at a size that has both, the relative difference
+between their code path and the closed form of small ones.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Deblurring with unknown borders: CG on the whole canvas against CG on its border.
+"""Deblurring with unknown borders: CG on the whole padded image against CG on its border.
 
 ``python benchmarks/deblur_canvas.py [--size 256 1024] [--memory]``
 
-Both solve the prox of ``Compose(Crop, Blur circular)`` on the canvas of ``canvas_for`` to the same
-tolerance; CPU seconds of one thread belong to the machine, iterations and ratio to the code.
+Both solve the prox of ``Compose(Crop, Blur circular)`` on the image of ``canvas_for`` to the same
+tolerance; CPU seconds of one thread depend on the machine, iterations and ratio on the code.
 ``--memory``: peak memory beyond the inputs at 12 megapixels, of this prox and of JPEG's data step
-in strips, each in a process of its own.
+in strips, each in its own process.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Are DPS, DPnP and PnP-DM behind in PSNR because they answer with a draw from a posterior?
+"""Whether DPS, DPnP and PnP-DM are behind in PSNR because they return a draw from a posterior.
 
     python benchmarks/draw_or_mean.py [--draws 8]
 
-The fair rows of the contest on 4 training crops of faces: PSNR / LPIPS of one draw (mean over the
-draws) and of the mean of all draws, which no user of these methods gets at the stated cost. Prints
-nothing of held-out images. Needs $PNPCM_DATA.
+The fair rows of the comparison on 4 training crops of faces: PSNR / LPIPS of one draw (mean over
+the draws) and of the mean of all draws, which costs correspondingly more evaluations. Prints no
+scores of held-out images. Needs $PNPCM_DATA.
 """
 
 from __future__ import annotations

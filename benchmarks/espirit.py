@@ -2,9 +2,9 @@
 
 ``python benchmarks/espirit.py [--coils 15] [--size 320] [--threads 2] [--fill 0.8]``
 
-Ours is the minimum of three runs, sigpy's one run: on a busy machine the seconds mean little, the
-ratio more. ``--fill`` is the share of each side of the field of view that the object takes; at 1
-it touches the border, where two sets of maps overlap and one set, anybody's, is ambiguous.
+Ours is the minimum of three runs, sigpy's one run: on a busy machine the ratio is more reliable
+than the seconds. ``--fill``: share of each side of the field of view that the object fills; at 1
+it reaches the border, where two sets of maps overlap and a single set is ambiguous.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python benchmarks/method_table.py [--data natural_test] [--crops 10] [--side 128] [--out FILE]
 
-Crops are centres of evenly spaced pictures of a folder of $PNPCM_DATA (default: CBSD68, which no
-training and no tuning has seen; `--data natural` are training images, on which defaults are
-decided). Noise level and all numbers are chosen by `pnpcm.restore`; noise of crop i has seed i.
+Crops are centres of evenly spaced images of a folder of $PNPCM_DATA (default: CBSD68, not used in
+training or tuning; `--data natural`: training images, on which defaults are chosen). Noise level
+and all parameters are chosen by `pnpcm.restore`; the noise of crop i has seed i.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@
 
 Needs $PNPCM_DATA. Every cell is tuned on its own with the same budget (``--trials`` runs on 3
 training slices; injection fixed at scale 1 or 0, momentum searched or fixed at 0), so that none
-lives on another's numbers. Scores are of slices of the six IXI subjects that nothing was trained or
-tuned on: simulated smooth phase, 8 coils, sigma_y 0.005, gaussian1d mask, R = 8, 10 calibration
-lines, true coil maps, the paper's convention. Studies are kept in OUT: a second run goes on.
+uses the parameters of another. Scores are of slices of the six IXI subjects that were not used in
+training or tuning: simulated smooth phase, 8 coils, sigma_y 0.005, gaussian1d mask, R = 8, 10
+calibration lines, true coil maps, the paper's convention. A repeated run continues the studies in
+OUT.
 """
 
 from __future__ import annotations

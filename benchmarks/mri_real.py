@@ -1,4 +1,4 @@
-"""Measured k-space, undersampled in retrospect: PnP-CM beside what engineers use today.
+"""Measured k-space, retrospectively undersampled: PnP-CM, CG-SENSE, ℓ1-wavelet and TV.
 
     python benchmarks/mri_real.py --out out/mri-real [--seeds 3]
 

@@ -1,4 +1,4 @@
-"""A whole volume through ``pnpcm mri``: 30 slices, 15 coils, 320×320, R = 4, simulated.
+"""Time and memory of ``pnpcm mri`` on a simulated volume: 30 slices, 15 coils, 320×320, R = 4.
 
     python benchmarks/mri_volume.py [--slices 30] [--coils 15] [--size 320] [--batch 4]
 

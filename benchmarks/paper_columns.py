@@ -1,13 +1,13 @@
-"""The paper's tasks on images of its test sets, beside the paper's own columns, per image.
+"""The paper's tasks on images of its test sets, with the paper's scores, per image.
 
     python benchmarks/paper_columns.py --out out/paper-columns [--tasks SR …] [--steps 4]
 
 Needs $PNPCM_DATA/papers: five CelebA-HQ faces and seven LSUN bedrooms of 256². sigma_y = 0.05,
 operators as published; the mask is the authors' file. The paper's columns are means over its whole
 test sets with a network of 526 M parameters trained on each, ours are these few images with one
-small prior: a place to stand, not a contest. Nonlinear deblurring cannot be the paper's (its
-network's weights are not to be had): there our own operator runs, and no column stands beside it.
-Writes table.md and rows.json; rows that are there are not computed again.
+small prior: an orientation, not a comparison. The weights of the paper's nonlinear-deblurring
+network are not available: our own operator is used, without a column of the paper. Writes table.md
+and rows.json; existing rows are not computed again.
 """
 
 from __future__ import annotations

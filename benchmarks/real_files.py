@@ -1,10 +1,11 @@
-"""Twenty-odd files made by other tools: each restored, or refused with one clear sentence.
+"""About twenty files written by other tools: each is restored, or refused with one sentence.
 
     PYTHONPATH=/path/to/opencv python benchmarks/real_files.py --out out/real-files
 
-Files come from Pillow, OpenCV (if importable) and ImageMagick (if `convert` is there). Every case
-is its own process of `pnpcm restore`. Checks exit code, the sentence, that a restored picture beats
-the degraded one where the clean one is known, and that nothing half-written is left.
+Files are written by Pillow, OpenCV (if importable) and ImageMagick (if `convert` is installed).
+Every case is its own process of `pnpcm restore`. Checks the exit code, the sentence, that a
+restored image is better than the degraded one if the clean one is known, and that no partial file
+is left.
 """
 
 from __future__ import annotations

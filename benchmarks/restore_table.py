@@ -1,10 +1,10 @@
-"""Restored beside degraded, per task and number of steps, on held-out images.
+"""Scores before and after restoration, per task and number of steps, on held-out images.
 
     python benchmarks/restore_table.py --out out/restore-table [--tasks superres …] [--steps 2 4 8]
 
 Needs $PNPCM_DATA: centre crops (160²) of CBSD68 and of the images of `papers`, none of which was
 trained or tuned on. Degradations by seed; sigma_y is given, the operator is known. Writes table.md
-and rows.json; rows that are there are not computed again.
+and rows.json; existing rows are not computed again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""How much of a fair row is luck: the same search of 12 trials with other random numbers.
+"""Variance of a fair row: the same search of 12 trials with other random seeds.
 
     python benchmarks/search_luck.py [--seeds 5]
 
-Best score (PSNR − 20 LPIPS) on the 4 training crops of faces, per seed of the search. Prints
-nothing of held-out images. Needs $PNPCM_DATA.
+Best score (PSNR − 20 LPIPS) on the 4 training crops of faces, per seed of the search. Prints no
+scores of held-out images. Needs $PNPCM_DATA.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/trace_path.py [--source OTHER/src] [--list]
 
-Runs both commands on small inputs in this process with a profiler that notes every Python function
-of the package that is entered. `--source` traces another version of the package (a checkout of an
+Runs both commands on small inputs in this process with a profiler that records every Python
+function of the package that is called. `--source` traces another version of the package (an
 older commit). Also counts files, lines and modules with a single importer.
 """
 

@@ -4,8 +4,8 @@
 
 Peer: the same network in PyTorch's default layout (NCHW) with torch.optim.AdamW, EDM loss, the
 same batch, nothing else. Ours: the step of `pnpcm train` (channels-last, fused AdamW, averages,
-clipping, one generator per sample), data loading included. Alternating rounds in one process,
-minimum of each; then two processes of one thread each, which is what a CPU likes best.
+clipping, one generator per sample), including data loading. Alternating rounds in one process,
+minimum of each; then two processes of one thread each, the fastest setting on a CPU.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
     python benchmarks/tune_baselines.py faces --studies out/fair --write [--trials 60]
 
 Needs $PNPCM_DATA and LPIPS weights. Metric: PSNR − 20 LPIPS (MRI: PSNR). DPS, DPnP and PnP-DM
-are tuned at one fifth of their published steps. A study is a file and goes on where it stopped;
-`--write` puts the best of every finished study into src/pnpcm/data/baselines.json. With other
-`--trials` the rows have an origin of their own, such as faces@60.
+are tuned at one fifth of their published steps. A study is a file and is continued if it exists;
+`--write` writes the best of every finished study to src/pnpcm/data/baselines.json. With other
+`--trials` the rows have their own origin, such as faces@60.
 """
 
 from __future__ import annotations

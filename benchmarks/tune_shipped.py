@@ -3,8 +3,8 @@
     python benchmarks/tune_shipped.py natural --studies ../runs/tune [--only superres-4 …]
     python benchmarks/tune_shipped.py natural --studies ../runs/tune --write
 
-Needs $PNPCM_DATA. Each study is a file and goes on where it stopped. `--write` puts the best of
-every finished study into src/pnpcm/data/presets.json, with its score on the images it was tuned on
+Needs $PNPCM_DATA. Each study is a file and is continued if it exists. `--write` writes the best of
+every finished study to src/pnpcm/data/presets.json, with its score on the images it was tuned on
 (training images, never test images) and the number of trials.
 """
 

@@ -1,11 +1,11 @@
-"""Put trained priors of one domain into the package, with one model card.
+"""Copy trained priors of one domain into the package, with one model card.
 
     python recipes/ship.py natural [--evaluation out/natural]
 
-Takes prior.safetensors of the runs that the last of recipes/<domain>-edm*.yaml and
-recipes/<domain>-cm.yaml name, and control.safetensors of those that recipes/<domain>-cosign-*.yaml
-name, as far as they are there. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose
-table goes into the card.
+Copies prior.safetensors of the runs of the last recipes/<domain>-edm*.yaml and of
+recipes/<domain>-cm.yaml, and control.safetensors of those of recipes/<domain>-cosign-*.yaml, if
+they exist. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose table is added to the
+card.
 """
 
 from __future__ import annotations

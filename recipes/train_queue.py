@@ -1,11 +1,11 @@
-"""Train what is due: the recipes of queue.yaml in order, each resumed where it stopped.
+"""Train the recipes of queue.yaml in order; stopped runs are resumed.
 
     python recipes/train_queue.py run [--processes 2] [--max-time 150m]
     python recipes/train_queue.py status
 
 `run` trains with two processes of one thread each, at the lowest priority, and writes its output
-to $PNPCM_RUNS/queue.log (default ../runs). It may be killed at any moment and started again.
-`status` prints one line per recipe that was started, and the next one.
+to $PNPCM_RUNS/queue.log (default ../runs). It can be killed at any time and started again.
+`status` prints one line per started recipe, and the next one.
 """
 
 from __future__ import annotations

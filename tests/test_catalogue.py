@@ -96,7 +96,7 @@ def test_find_prefers_the_consistency_model(shipped: Path, cached: Path) -> None
     assert catalogue.find("natural", "edm").path.name == "natural-edm.safetensors"
     assert catalogue.find("mine").kind == "edm"
     assert catalogue.kinds("natural") == ("consistency", "edm")
-    with pytest.raises(ArgumentError, match=r"kind is 'vp'.*comes as consistency, edm"):
+    with pytest.raises(ArgumentError, match=r"kind is 'vp'.*has the kinds consistency, edm"):
         catalogue.find("natural", "vp")
     with pytest.raises(ArgumentError, match="kind must be one of consistency, edm, vp"):
         catalogue.find("natural", "gan")
@@ -114,7 +114,7 @@ def test_load_prior_knows_the_names(shipped: Path, cached: Path) -> None:
         load_prior("xyz")
     with pytest.raises(UnknownNameError, match="did you mean 'natural'"):
         load_prior("natura")
-    with pytest.raises(ArgumentError, match="comes as edm"):
+    with pytest.raises(ArgumentError, match="has the kinds edm"):
         load_prior("mine", kind="consistency")
     with pytest.raises(ArgumentError, match="leave network out"):
         load_prior("natural", network={"image_size": 64})
@@ -256,7 +256,7 @@ def test_locate_takes_names_files_and_exported_folders(shipped: Path, tmp_path: 
     for wrong, word in (
         (tmp_path / "x.pt", "pnpcm priors convert"),
         (tmp_path / "y.safetensors", "is not a file"),
-        (tmp_path, "without a prior of ours"),
+        (tmp_path, "without a pnpcm prior"),
     ):
         with pytest.raises(CheckpointError, match=word):
             catalogue.locate(wrong)

@@ -204,8 +204,8 @@ class Broken:
 @pytest.mark.parametrize(
     ("name", "law", "words"),
     [
-        ("wrong_adjoint_shape", "adjoint", "A_adjoint makes shape"),
-        ("wrong_prox_shape", "prox_l2, γ = 10", "prox_l2 makes shape"),
+        ("wrong_adjoint_shape", "adjoint", "A_adjoint returns shape"),
+        ("wrong_prox_shape", "prox_l2, γ = 10", "prox_l2 returns shape"),
         ("raises", r"A(x)", "no licence for the forward model"),
         ("one_image_only", "batch = singles", ""),
         ("in_place", "x unchanged", "A writes into its argument"),

@@ -1,6 +1,6 @@
 """pnpcm: image reconstruction in 2 to 8 network evaluations (PnP-CM).
 
-Names are loaded when first used, so that ``import pnpcm`` costs nothing.
+Names are imported at their first use, so that ``import pnpcm`` is fast.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pnpcm.solvers import ProxStep as ProxStep
     from pnpcm.solvers import StripStep as StripStep
 
-_HOMES = {
+_NAMES = {
     "catalogue": ("load_prior",),
     "core": ("Prior", "Result", "Step"),
     "laws": ("check_operator",),
@@ -72,7 +72,7 @@ _HOMES = {
         "StripStep",
     ),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 _MODULES = (
     "baselines",
     "io",
@@ -90,12 +90,12 @@ _MODULES = (
     "solvers",
 )
 
-__all__ = ["__version__", *_HOME_OF, *_MODULES]
+__all__ = ["__version__", *_MODULE_OF, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME_OF:
-        return getattr(import_module(f"pnpcm.{_HOME_OF[name]}"), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(f"pnpcm.{_MODULE_OF[name]}"), name)
     if name in _MODULES:
         return import_module(f"pnpcm.{name}")
     raise AttributeError(f"module 'pnpcm' has no attribute {name!r}")

@@ -15,7 +15,7 @@ Gamma = float | Tensor
 
 
 def check_positive(name: str, value: Gamma, x: Tensor) -> Gamma:
-    """``value`` if positive; one number per image comes back in a shape that multiplies ``x``."""
+    """``value`` if positive; one number per image is returned in a shape that multiplies ``x``."""
     if isinstance(value, Tensor):
         if value.numel() not in (1, x.shape[0]):
             raise ShapeError(
@@ -31,7 +31,7 @@ def check_positive(name: str, value: Gamma, x: Tensor) -> Gamma:
 
 
 def check_float(name: str, x: Tensor) -> None:
-    """Refuse what is not a tensor of floats, such as an array or an 8-bit image."""
+    """Raise an error unless ``x`` is a tensor of floats (not an array or an 8-bit image)."""
     if not isinstance(x, Tensor):
         raise ArgumentError(f"{name} is a {type(x).__name__}, expected a torch.Tensor")
     if not (x.is_floating_point() or x.is_complex()):
@@ -42,7 +42,7 @@ def check_float(name: str, x: Tensor) -> None:
 
 
 def check_image_shape(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """``image_shape`` as three positive whole numbers (C, H, W), or a clear refusal."""
+    """``image_shape`` as three positive integers (C, H, W); an error if it is not."""
     try:
         sides = tuple(int(n) for n in image_shape)
     except (TypeError, ValueError):
@@ -58,7 +58,7 @@ def check_image_shape(image_shape: tuple[int, ...]) -> tuple[int, int, int]:
 def check_number(
     name: str, value: float, low: float, high: float = math.inf, *, open_low: bool = False
 ) -> None:
-    """Refuse a ``value`` outside [low, high], or (low, high] if ``open_low``, or not finite."""
+    """Raise an error unless ``value`` is finite and in [low, high], or (low, high] if open."""
     above = value > low if open_low else value >= low
     if above and value <= high and math.isfinite(value):
         return
@@ -69,7 +69,7 @@ def check_number(
 
 
 def check_count(name: str, value: int, low: int = 1, high: int | None = None) -> None:
-    """Refuse what is not a whole number from ``low`` to ``high``."""
+    """Raise an error unless ``value`` is an integer from ``low`` to ``high``."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if whole and low <= value and (high is None or value <= high):
         return
@@ -78,6 +78,6 @@ def check_count(name: str, value: int, low: int = 1, high: int | None = None) ->
 
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse what is none of ``choices``."""
+    """Raise an error unless ``value`` is one of ``choices``."""
     if value not in choices:
         raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

@@ -1,10 +1,10 @@
-"""BASELINES: the numbers of the methods PnP-CM is compared with, ``method/origin/task``.
+"""BASELINES: parameters of PnP-CM and the comparison methods, as ``method/origin/task``.
 
 Origins: ``official`` (the authors' code, in our units: images in [-1, 1], noise_std = 0.10 for
-sigma_y = 0.05), ``lsun`` and ``fastmri`` (what the PnP-CM paper says it changed), and the shipped
+sigma_y = 0.05), ``lsun`` and ``fastmri`` (changes that the PnP-CM paper states), and the shipped
 priors ``faces``, ``natural`` and ``mri``: the fair tuning with 12 trials, ``faces@60`` with 60, all
 read from `data/baselines.json`, which `benchmarks/tune_baselines.py` writes. Where a publication
-has no value for a task, there is no row. PnP-CM's own rows are those of `presets`.
+has no value for a task, there is no row. The rows of PnP-CM are those of `presets`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TUNED_ON = ("faces", "natural", "mri")
 
 @dataclass(frozen=True)
 class Baseline:
-    """A configuration of a method for a task, and where its numbers come from."""
+    """A configuration of a method for a task, and the origin of its parameters."""
 
     method: str
     origin: str
@@ -54,7 +54,7 @@ class Baseline:
 
     @property
     def tuned_on(self) -> str | None:
-        """The shipped prior of a fair tuning; None: published numbers."""
+        """The shipped prior of a fair tuning; None: published parameters."""
         prior = self.origin.partition("@")[0]
         return prior if prior in TUNED_ON else None
 
@@ -89,7 +89,7 @@ def _published() -> list[Baseline]:
         dict.fromkeys((*LINEAR, "jpeg-5", "nonlinear-deblur"), PiGDMConfig(weight=1.0)),
         "RED-diff repository, w = 1; the PnP-CM paper tuned w and does not give it",
     )
-    # the official noise level is 0.05 beside levels of [-1, 1] images: λ/4 here
+    # the official code has noise 0.05 with levels for [-1, 1] images: λ/4 here
     add(
         "diffpir",
         "official",
@@ -119,7 +119,7 @@ def _published() -> list[Baseline]:
     add("pnp-dm", "lsun", dict.fromkeys(LINEAR, flat), "PnP-CM: β_d 14.9, 2121 evaluations")
     add("dds", "official", dict.fromkeys(SCANS, DDSConfig(cg_iterations=5)), "official files")
     add("dds", "fastmri", dict.fromkeys(SCANS, DDSConfig(cg_iterations=10)), "PnP-CM")
-    # deblurring: loading in place of the reference's cut of singular values at 0.03
+    # deblurring: loading instead of the released code's threshold of singular values at 0.03
     add(
         "cm-iterative",
         "official",

@@ -1,10 +1,10 @@
-"""The catalogue: priors that have a name because their file lies in a known folder.
+"""The catalogue of priors by name, and ``load_prior``.
 
-Shipped priors lie in the package's own ``weights`` folder, the user's in ``$PNPCM_HOME/priors``
+Shipped priors are in the package's ``weights`` folder, your own in ``$PNPCM_HOME/priors``
 (``~/.cache/pnpcm/priors`` by default). The file ``natural-cm.safetensors`` is the prior "natural"
-of kind "consistency", ``natural-edm.safetensors`` its teacher; a file without such an ending is
-of the kind its header says. A card for people, ``natural.md``, may lie beside them.
-``natural-cosign-superres-4.safetensors`` is no prior but a ControlNet of one, see ``controls``.
+of kind "consistency", ``natural-edm.safetensors`` its teacher; a file without such an ending has
+the kind of its header. A model card, ``natural.md``, may be in the same folder.
+``natural-cosign-superres-4.safetensors`` is not a prior but a ControlNet of one, see ``controls``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENDINGS = {"-cm": "consistency", "-edm": "edm", "-vp": "vp"}
 CONTROL = "-cosign-"
 """faces-cosign-superres-4.safetensors is a ControlNet of the prior "faces", not a prior."""
 CARDS = {"prior": "card.md", "model": "README.md"}
-"""Names of the card beside files of a training run and of an exported folder."""
+"""File names of the card in a training run and in an exported folder."""
 
 
 PRIOR_NAMES = ("gaussian",)
@@ -40,10 +40,10 @@ PRIOR_NAMES = ("gaussian",)
 
 @dataclass(frozen=True)
 class Entry:
-    """One prior file: what its header says, without its weights.
+    """One prior file: its header, without its weights.
 
-    ``damage``: why it cannot be used, else None. A damaged file has the kind that its name
-    promises, if any, and no header.
+    ``damage``: the reason why it cannot be used, else None. A damaged file has the kind of its
+    file name, if any, and no header.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Entry:
 
     @property
     def bytes(self) -> int:
-        """Size of the file; 0 if it cannot be had, as for a link to nowhere."""
+        """Size of the file; 0 if it cannot be read, as for a broken link."""
         return self.path.stat().st_size if self.path.exists() else 0
 
     @property
@@ -66,18 +66,18 @@ class Entry:
 
     @property
     def image_size(self) -> int | None:
-        """Side of the only images it takes; None: any."""
+        """Side of the images that it takes; None: any."""
         any_size = self.header.get("options", {}).get("any_size", False)
         return None if self.config is None or any_size else self.config.image_size
 
     @property
     def info(self) -> dict[str, Any]:
-        """Free-form words of its maker: licence, data, training."""
+        """Free-form metadata: licence, data, training."""
         return dict(self.header.get("info", {}))
 
     @property
     def minutes(self) -> float | None:
-        """Training time over all stages, as far as the header tells."""
+        """Training time over all stages in minutes; None if the header does not store it."""
         stages = self.info.get("training")
         stages = stages if isinstance(stages, list) else []
         told = [stage.get("minutes") for stage in stages if isinstance(stage, dict)]
@@ -86,17 +86,17 @@ class Entry:
 
     @property
     def card(self) -> Path | None:
-        """The model card beside the file."""
+        """The path of the model card in the same folder; None without one."""
         path = self.path.with_name(CARDS.get(self.path.stem, f"{self.name}.md"))
         return path if path.is_file() else None
 
     def card_text(self) -> str | None:
-        """What the card says; None without one."""
+        """The text of the card; None without one."""
         return None if self.card is None else self.card.read_text("utf-8", errors="replace")
 
 
 def cache_folder() -> Path:
-    """Where the user's own priors are looked for; it need not exist."""
+    """The folder of your own priors, which need not exist."""
     home = os.environ.get("PNPCM_HOME")
     return (Path(home) if home else Path.home() / ".cache" / "pnpcm") / "priors"
 
@@ -107,37 +107,37 @@ def names() -> tuple[str, ...]:
 
 
 def is_name(name_or_path: str | Path) -> bool:
-    """Whether a prior of the catalogue is meant.
+    """Whether this is a name of the catalogue.
 
-    A string that is a name wins over a file of that name in the current folder, which is
-    ``./name``; a ``Path`` that exists is a path.
+    A string that is a name takes precedence over a file of that name in the current folder (use
+    ``./name``); a ``Path`` that exists is a path.
     """
     path = isinstance(name_or_path, Path) and name_or_path.exists()
     return not path and str(name_or_path) in names()
 
 
 def entries() -> tuple[Entry, ...]:
-    """Every prior, shipped ones first; damaged files are among them and say so."""
+    """Every prior, shipped ones first, including damaged files."""
     return tuple(_entry(name, path, shipped) for name, path, shipped in _files())
 
 
 def kinds(name: str) -> tuple[str, ...]:
-    """The kinds in which a name comes, in the order consistency, edm, vp."""
+    """The kinds of a name, in the order consistency, edm, vp."""
     return tuple(kind for kind in _by_kind(name) if kind is not None)
 
 
 def kinds_of(name_or_path: str | Path) -> tuple[str, ...]:
-    """The kinds behind a name, without loading any; none for a path, which holds one."""
+    """The kinds of a name, without loading any; empty for a path, which has one."""
     if str(name_or_path) in PRIOR_NAMES:
         return ("consistency", "edm")
     return kinds(str(name_or_path)) if is_name(name_or_path) else ()
 
 
 def find(name: str, kind: str | None = None) -> Entry:
-    """The prior of this name; ``kind=None``: the consistency model, or whatever there is.
+    """The prior of this name; ``kind=None``: the consistency model, or the kind that exists.
 
-    A shipped file wins over one of the user's with the same name and kind, so that a name means
-    the same prior on every machine; the user's file is still read by its path.
+    A shipped file takes precedence over your own with the same name and kind, so that a name means
+    the same prior on every machine; your own file can be read by its path.
     """
     if kind not in (None, *KINDS):
         raise ArgumentError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -147,7 +147,7 @@ def find(name: str, kind: str | None = None) -> Entry:
     entry = next(iter(found.values())) if kind is None else found.get(kind)
     if entry is None:
         raise ArgumentError(
-            f"kind is {kind!r}, but the prior {name!r} comes as "
+            f"kind is {kind!r}, but the prior {name!r} has the kinds "
             f"{', '.join(k or 'damaged file' for k in found)}; choose one of these"
         )
     if entry.damage:
@@ -156,7 +156,7 @@ def find(name: str, kind: str | None = None) -> Entry:
 
 
 def locate(name_or_path: str | Path, kind: str | None = None) -> Entry:
-    """The prior file behind a name, a path, or a folder that was exported for the Hub."""
+    """The prior file of a name, a path, or a folder that was exported for the Hub."""
     name, path = str(name_or_path), Path(name_or_path)
     if is_name(name_or_path):
         return find(name, kind)
@@ -165,13 +165,13 @@ def locate(name_or_path: str | Path, kind: str | None = None) -> Entry:
 
         inner = own_file(path)
         if inner is None:
-            raise CheckpointError(f"{path} is a folder without a prior of ours; check the path")
+            raise CheckpointError(f"{path} is a folder without a pnpcm prior; check the path")
         path = inner
     if not path.exists() and not path.suffix and len(path.parts) == 1:
         raise UnknownNameError("prior", name, names())
     if path.exists() and path.suffix != ".safetensors":
         raise CheckpointError(
-            f"{path} is not in our own format; turn it into .safetensors first: "
+            f"{path} is not in pnpcm's format; convert it to .safetensors first: "
             f"pnpcm priors convert {path} {path.with_suffix('.safetensors').name}"
         )
     entry = read_entry(path)
@@ -185,7 +185,7 @@ def locate(name_or_path: str | Path, kind: str | None = None) -> Entry:
 
 
 def controls(name: str) -> dict[str, Path]:
-    """Files of the ControlNets beside a prior, by task; shipped ones win over the user's."""
+    """Files of the ControlNets of a prior, by task; shipped ones take precedence."""
     found: dict[str, Path] = {}
     for folder in (SHIPPED, cache_folder()):
         for path in sorted(folder.glob(f"{name}{CONTROL}*.safetensors")):
@@ -194,7 +194,7 @@ def controls(name: str) -> dict[str, Path]:
 
 
 def read_entry(path: Path, name: str | None = None, *, shipped: bool = False) -> Entry:
-    """What one file says about itself; ``name=None``: as its maker calls it, else its stem."""
+    """The entry of one file; ``name=None``: the name in its header, else its stem."""
     try:
         header = read_header(path)
         if header["kind"] not in KINDS:
@@ -231,20 +231,20 @@ def load_prior(
     """A prior by name, from a file, a folder, the Hugging Face Hub, or a denoiser of deepinv.
 
     Names: "gaussian", and those of the catalogue (``pnpcm priors list``), where ``kind=None`` is
-    the consistency model if there is one and ``kind="edm"`` its teacher. A name wins over a file
-    of the same name, which is ``./name``. Folders: what ``pnpcm priors export`` or diffusers wrote.
-    ``.safetensors``: our own format (``save_prior``), everything stored inside. ``.pt``, ``.pth``:
+    the consistency model if there is one and ``kind="edm"`` its teacher. A name takes precedence
+    over a file of the same name (use ``./name``). Folders: of ``pnpcm priors export`` or diffusers.
+    ``.safetensors``: our own format (``save_prior``), with all options stored. ``.pt``, ``.pth``:
     a guided-diffusion state dict (OpenAI, the authors), whose architecture is inferred or given as
     ``network``, a mapping with guided-diffusion's names; or a DRUNet, FFDNet or DnCNN in KAIR's
     layout. No file is ever executed. A denoiser object ``D(x, sigma)`` on [0, 1], such as
     deepinv's, becomes a prior of kind "edm".
 
-    ``kind``: "consistency", "edm" or "vp". ``c_noise``: what the network of a state dict or of a
-    diffusers folder is told, "openai" (250 ln σ, the default) or "edm" (ln σ / 4, NVlabs' EDM).
+    ``kind``: "consistency", "edm" or "vp". ``c_noise``: noise input of the network of a state dict
+    or of a diffusers folder, "openai" (250 ln σ, the default) or "edm" (ln σ / 4, NVlabs' EDM).
     ``sigma_min``, ``sigma_max``: the levels that a denoiser in KAIR's layout or an object was
-    trained for, on the [0, 1] scale, where they are not those of the published files. ``control``:
-    a ControlNet for CoSIGN beside it, the file of ``pnpcm train cosign`` or the name of a shipped
-    one ("superres-4").
+    trained for, on the [0, 1] scale, if they are not those of the published files. ``control``:
+    a ControlNet for CoSIGN, the file of ``pnpcm train cosign`` or the name of a shipped one
+    ("superres-4").
     """
     levels = {"sigma_min": sigma_min, "sigma_max": sigma_max}
     if control is not None:
@@ -264,7 +264,7 @@ def load_prior(
         )
     name, path = str(name_or_path), Path(name_or_path)
     if name in PRIOR_NAMES:
-        refuse(f"the prior {name!r} is a formula", network=network, c_noise=c_noise, **levels)
+        refuse(f"the prior {name!r} is analytic", network=network, c_noise=c_noise, **levels)
         return StationaryGaussianPrior(kind=kind or "consistency")
     if is_name(name_or_path):
         path = find(name, kind).path
@@ -272,7 +272,7 @@ def load_prior(
         from pnpcm.interop import load_diffusers
         from pnpcm.interop.hub import own_file
 
-        refuse("a folder says it itself", network=network, **levels)
+        refuse("a folder stores it", network=network, **levels)
         inner = own_file(path if path.is_dir() else name)
         if inner is None:
             return load_diffusers(path if path.is_dir() else name, kind=kind, c_noise=c_noise)
@@ -283,7 +283,7 @@ def load_prior(
         raise UnknownNameError("prior", name, (*PRIOR_NAMES, *names()))
     if path.suffix == ".pkl":
         raise CheckpointError(
-            f"{path} is a pickle, which executes code when it is read, and pnpcm reads none; load "
+            f"{path} is a pickle, which executes code when it is read; pnpcm reads none. Load "
             "it with its own library and wrap the network: DiffusionModel(network, c_noise='edm') "
             "for NVlabs' EDM, load_prior(denoiser) for a denoiser"
         )
@@ -300,8 +300,8 @@ def load_prior(
 
 
 def _from_own(path: Path, kind: str | None, c_noise: str | None, rest: dict[str, Any]) -> Prior:
-    """The prior in a file of ours, which must agree with what was asked for."""
-    refuse("our own format says it itself", **rest)
+    """The prior in a file of pnpcm's format, which must agree with the given arguments."""
+    refuse("pnpcm's format stores it", **rest)
     prior = load_saved(path)
     for word, asked in (("kind", kind), ("c_noise", c_noise)):
         stored = getattr(prior, word, None)
@@ -319,7 +319,7 @@ def _from_object(
     rest: dict[str, Any],
     levels: dict[str, float | None],
 ) -> Prior:
-    """A denoiser object as a prior; one that is a prior already is returned as it is."""
+    """A denoiser object as a prior; an object that is a prior is returned unchanged."""
     from pnpcm.interop import from_denoiser
 
     what = f"a {type(denoiser).__name__} is given as an object"
@@ -335,16 +335,16 @@ def _from_object(
 
 
 def _files() -> Iterator[tuple[str, Path, bool]]:
-    """(name, path, shipped) of every file, by file name alone."""
+    """(name, path, shipped) of every file, from file names only."""
     for folder, shipped in ((SHIPPED, True), (cache_folder(), False)):
         for path in sorted(folder.glob("*.safetensors")):
-            hidden = path.name.startswith(".")  # a file that is just being written
+            hidden = path.name.startswith(".")  # a file that is being written
             if not hidden and CONTROL not in path.stem:
                 yield _split(path.stem)[0], path, shipped
 
 
 def _split(stem: str) -> tuple[str, str | None]:
-    """Name and promised kind of a file name."""
+    """Name and kind of a file name."""
     for ending, kind in ENDINGS.items():
         if stem.endswith(ending) and stem != ending:
             return stem.removesuffix(ending), kind
@@ -362,7 +362,7 @@ def _entry(name: str, path: Path, shipped: bool) -> Entry:
 
 
 def _by_kind(name: str) -> dict[str | None, Entry]:
-    """The first file of each kind: usable ones before damaged ones, shipped before the user's."""
+    """The first file of each kind: usable before damaged, shipped before your own."""
     found = [_entry(n, path, shipped) for n, path, shipped in _files() if n == name]
     order = {kind: rank for rank, kind in enumerate((*KINDS, None))}
     found.sort(key=lambda e: (order[e.kind], e.damage is not None))
@@ -373,7 +373,7 @@ def _by_kind(name: str) -> dict[str | None, Entry]:
 
 
 def _control_file(prior: str, control: str | Path) -> Path:
-    """The file of a ControlNet, from its path or its task."""
+    """The file of a ControlNet, given its path or its task."""
     if isinstance(control, Path) or Path(control).suffix:
         return Path(control)
     known = controls(prior)
@@ -383,7 +383,7 @@ def _control_file(prior: str, control: str | Path) -> Path:
 
 
 def _is_hub_id(name: str) -> bool:
-    """``owner/name``, without a suffix and not a place on this disk."""
+    """Whether ``name`` is ``owner/name`` without a suffix, and not a local path."""
     parts = name.split("/")
     plain = all(part and not part.startswith((".", "~")) for part in parts)
     return len(parts) == 2 and plain and not Path(name).suffix and not Path(name).exists()

@@ -1,8 +1,8 @@
-"""The words every part shares: what an operator, a prior, a data step and a solver are.
+"""Protocols Operator, Prior, DataStep and Solver, and the classes Result, Step and Config.
 
-Protocols, not base classes, are the contract: whatever has these members takes part, a deepinv
-physics object or a user's class of ten lines included. Shapes: images are ``(B, C, H, W)``,
-complex images are two channels (real, imaginary).
+The interfaces are protocols, not base classes: any object with these members can be used, e.g.
+deepinv physics or your own class. Shapes: images are ``(B, C, H, W)``, complex images have two
+channels (real, imaginary).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LinearOperator(Operator, Protocol):
 
 @runtime_checkable
 class Prior(Protocol):
-    """Callable that takes an image at noise level ``sigma`` to a clean one. It never clamps."""
+    """Callable that returns a clean image for one at noise level ``sigma``. It never clamps."""
 
     @property
     def value_range(self) -> ValueRange: ...
@@ -67,9 +67,9 @@ class DataStep(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What a callback sees after iteration ``k`` (counted from 1).
+    """The argument of a callback after iteration ``k`` (counted from 1).
 
-    ``rho``, ``z`` and ``u`` where the method has a penalty, a second image, a dual variable.
+    ``rho``, ``z`` and ``u``: if the method has a penalty, a second image, a dual variable.
     """
 
     k: int
@@ -82,10 +82,10 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """A reconstruction and what it cost.
+    """A reconstruction and its cost.
 
-    ``nfe`` and ``vjps`` are network evaluations and vector-Jacobian products per image, counted
-    where they happen. ``residuals`` is ``(n_steps, B)``, how far the iterates moved; for ADMM
+    ``nfe`` and ``vjps`` are the counted network evaluations and vector-Jacobian products per image.
+    ``residuals`` is ``(n_steps, B)``, the distance between iterates; for ADMM
     Δ_k = (‖x_k − x_{k−1}‖ + ‖z_k − z_{k−1}‖ + ‖u_k − u_{k−1}‖) / √P with P values per image, for
     other methods its first term.
     """
@@ -99,7 +99,7 @@ class Result:
 
 @runtime_checkable
 class Solver(Protocol):
-    """Callable that turns a measurement into a reconstruction."""
+    """Callable that computes a reconstruction from a measurement."""
 
     def __call__(
         self,
@@ -114,10 +114,10 @@ class Solver(Protocol):
 
 
 class Config:
-    """Base of frozen configuration dataclasses: numbers in, JSON out, and back again.
+    """Base of frozen configuration dataclasses, with conversion to and from JSON values.
 
     ``Config.from_dict(c.to_dict()) == c`` for every configuration ``c``; nested configurations
-    carry their class name under ``"type"``.
+    store their class name under ``"type"``.
     """
 
     _classes: ClassVar[dict[str, type[Config]]] = {}

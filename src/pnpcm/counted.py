@@ -1,4 +1,4 @@
-"""How a solver calls a prior: in the problem's own range, within the prior's levels, counted."""
+"""CountedPrior: a prior in the problem's value range, with clamped levels and counted calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pnpcm.errors import ArgumentError
 
 
 def check_prior(prior: object) -> None:
-    """Refuse what does not have the members of a prior."""
+    """Raise an error unless the object has the members of a prior."""
     members = ("value_range", "sigma_min", "sigma_max", "nfe_per_call")
     missing = [name for name in members if not hasattr(prior, name)]
     if missing or not callable(prior):
@@ -23,7 +23,7 @@ def check_prior(prior: object) -> None:
 
 
 def checked_range(value_range: ValueRange) -> ValueRange:
-    """(low, high), or an error that says what was given instead."""
+    """``value_range`` as (low, high); an error if it is not."""
     try:
         low, high = value_range
     except (TypeError, ValueError):
@@ -34,12 +34,12 @@ def checked_range(value_range: ValueRange) -> ValueRange:
 
 
 class CountedPrior:
-    """A prior seen from a problem with values in ``value_range``; counts what it costs.
+    """A prior for a problem with values in ``value_range``; counts its evaluations.
 
-    ``x`` and ``sigma`` are quoted in the problem's range and mapped to the prior's own one;
-    the level is clamped into what the prior was trained for. ``nfe`` and ``vjps`` are
-    evaluations and vector-Jacobian products of the network, per image. ``options`` go to the
-    prior as they are: what only some priors understand, e.g. the hint of a controlled one.
+    ``x`` and ``sigma`` are in the problem's range and mapped to that of the prior; the level is
+    clamped to the prior's training levels. ``nfe`` and ``vjps``: evaluations and vector-Jacobian
+    products of the network, per image. ``options`` are passed to the prior, e.g. the hint of a
+    controlled one.
     """
 
     def __init__(self, prior: Prior, value_range: ValueRange = (-1.0, 1.0)) -> None:

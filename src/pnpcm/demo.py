@@ -1,6 +1,6 @@
 """The demo: seven inverse problems on bundled photographs and a phantom, in 4 to 8 evaluations.
 
-Priors and presets are the shipped ones: no download, and no number is tuned on these images.
+Priors and presets are the shipped ones; no parameter is tuned on these images.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ Map = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Example:
-    """One inverse problem of the demo: what is measured, and how it is solved and shown."""
+    """One inverse problem of the demo: image, operator, preset, and how it is shown."""
 
     note: str
     x_true: Tensor
     operator: OperatorBase
     preset: str
-    before: Map | None = None  # y to what one has without pnpcm; None: y itself
-    measured: Map | None = None  # y to a picture (B, 1|3, H, W); None: y itself
-    shown: Map | None = None  # x to a picture; None: x itself
+    before: Map | None = None  # y → image before restoration; None: y
+    measured: Map | None = None  # y → image (B, 1|3, H, W) for display; None: y
+    shown: Map | None = None  # x → image for display; None: x
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Row:
     note: str
     psnr_before: float
     psnr: float
-    lpips_before: float | None  # None: its weights are not installed
+    lpips_before: float | None  # None: the weights of LPIPS are not installed
     lpips: float | None
     ssim: float
     nfe: int
@@ -66,7 +66,7 @@ class Row:
 
 
 def run_demo(out: Path, *, seed: int = 0) -> Iterator[Row]:
-    """Solve every task, write pictures, table and configurations to ``out``, yield the rows."""
+    """Solve every task, write images, table and configurations to ``out``, yield the rows."""
     out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     sheets: list[Picture] = []
@@ -106,7 +106,7 @@ COLUMNS = ("task", "", "PSNR (dB)", "LPIPS (VGG)", "SSIM", "NFE", "seconds")
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """One line of the table as text, before → after; – for what could not be computed."""
+    """One line of the table as text, before → after; – for missing scores."""
     looks = "–"
     if row.lpips_before is not None and row.lpips is not None:
         looks = f"{row.lpips_before:.3f} → {row.lpips:.3f}"
@@ -117,7 +117,7 @@ def cells(row: Row) -> tuple[str, ...]:
 def _judge(
     task: str, problem: Example, y: Tensor, result: Result
 ) -> tuple[Row, list[tuple[str, Tensor]]]:
-    """Scores and pictures of one result."""
+    """Scores and images of one result."""
     x, x_true, operator = result.x, problem.x_true, problem.operator
     if isinstance(operator, PhaseRetrieval):
         x = operator.resolve_signs(x, x_true, lambda a, b: (a - b).square().flatten(1).mean(1))
@@ -160,12 +160,12 @@ def _identity(x: Tensor) -> Tensor:
 
 
 def _magnitude(x: Tensor) -> Tensor:
-    """Two channels (real, imaginary) to a picture in [-1, 1]."""
+    """The magnitude of two channels (real, imaginary) as an image in [-1, 1]."""
     return 2 * x.square().sum(1, keepdim=True).sqrt() - 1
 
 
 def _spectrum(y: Tensor) -> Tensor:
-    """A Fourier measurement to a picture: logarithm of the first channel or coil."""
+    """A Fourier measurement as an image: logarithm of the first channel or coil."""
     value = torch.log10(y[:, :1].abs() + 1e-4)
     low, high = value.amin(), value.amax()
     return 2 * (value - low) / (high - low) - 1

@@ -1,7 +1,7 @@
-"""The few exceptions we raise. A message names the argument, the value, the expectation, the move.
+"""Exceptions of pnpcm. A message names the argument, the value, the expectation and a remedy.
 
-All of them derive from :class:`PnPCMError`, and each also from the built-in exception that a
-caller would expect, so ``except ValueError`` and ``except KeyError`` work as usual.
+All of them derive from :class:`PnPCMError` and from the corresponding built-in exception, so that
+``except ValueError`` and ``except KeyError`` work as usual.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from difflib import get_close_matches
 
 
 class PnPCMError(Exception):
-    """Base of everything that pnpcm raises on purpose."""
+    """Base of all exceptions of pnpcm."""
 
 
 class ArgumentError(PnPCMError, ValueError):
-    """An argument has a value outside of what the function is defined for."""
+    """An argument has an invalid value."""
 
 
 class ShapeError(ArgumentError):
-    """A tensor does not have the shape that an operator, prior or metric works on."""
+    """A tensor does not have the shape that an operator, prior or metric needs."""
 
 
 class OperatorError(PnPCMError, TypeError):
-    """An operator lacks something (adjoint, prox, differentiability) that was asked of it."""
+    """An operator lacks a property (adjoint, prox, differentiability) that is needed."""
 
 
 class CheckpointError(PnPCMError, ValueError):
-    """A file is not a checkpoint we can read, or does not fit the network."""
+    """A file is not a readable checkpoint, or does not fit the network."""
 
 
 class MissingExtraError(PnPCMError, ImportError):
-    """A function needs an optional dependency; the message holds the pip line."""
+    """A function needs an optional dependency; the message has the pip command."""
 
 
 class UnknownNameError(PnPCMError, KeyError):
-    """A table has no such row; the message lists what is there."""
+    """A table has no such row; the message names the nearest or all rows."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         rows = sorted(known)

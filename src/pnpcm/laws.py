@@ -1,4 +1,4 @@
-"""Laws of operators as a public check, so that users can trust their own."""
+"""check_operator: the laws of operators as a public check of your own operators."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Law:
 
 @dataclass(frozen=True)
 class OperatorReport:
-    """What :func:`check_operator` found; prints as a table, ``ok`` when every law holds."""
+    """The result of :func:`check_operator`; prints as a table, ``ok`` if every law holds."""
 
     operator: str
     laws: tuple[Law, ...]
@@ -60,10 +60,10 @@ def check_operator(
 ) -> OperatorReport:
     """Check the laws that solvers rely on, with random images like ``x`` ``(B, C, H, W)``.
 
-    Every operator: a batch gives what its images give alone, arguments stay unchanged, a second
-    call repeats the first, A is differentiable. Linear ones (with ``A_adjoint``) also:
+    Every operator: a batch gives the results of its single images, arguments stay unchanged, a
+    second call repeats the first, A is differentiable. Linear ones (with ``A_adjoint``) also:
     ⟨Ax, y⟩ = ⟨x, Aᵀy⟩ relative to ‖Ax‖‖y‖, linearity, and the gradient of the prox objective at
-    ``prox_l2``. ``x`` may be left out for operators that know their ``image_shape``.
+    ``prox_l2``. ``x`` may be omitted for operators with an ``image_shape``.
 
     >>> print(check_operator(GaussianBlur((3, 64, 64)), generator=torch.Generator()))
     """
@@ -76,7 +76,7 @@ def check_operator(
     x = x.detach()
     try:
         y = op.A(x.clone())
-    except Exception as error:  # whatever a user's operator raises belongs in the report
+    except Exception as error:  # any error of the operator is part of the report
         law = Law("A(x)", math.inf, bound, f"raises {type(error).__name__}: {error}")
         return OperatorReport(_name(operator), (law,), None)
     v, other = randn_like(y, generator), randn_like(x, generator)
@@ -100,11 +100,11 @@ def check_operator(
             "linear",
             lambda: _difference(op.A(2 * x - 3 * other), 2 * y - 3 * op.A(other.clone())),
             10 * bound,
-            "A is not linear: do not offer A_adjoint",
+            "A is not linear: remove A_adjoint",
         ),
     ]
     size = None
-    if laws[-2].holds:  # without an adjoint there is no normal operator to iterate
+    if laws[-2].holds:  # the normal operator needs a correct adjoint
         size = float(power_norm(lambda p: _normal(op, p), x, generator=generator).max())
     if hasattr(operator, "prox_l2"):
         for gamma in (0.1, 10.0):
@@ -120,10 +120,10 @@ def check_operator(
 
 
 def _try(name: str, error: Callable[[], float], bound: float, hint: str) -> Law:
-    """One law; an operator that raises breaks it, and says how."""
+    """One law; it fails with the message of the error if the operator raises one."""
     try:
         return Law(name, error(), bound, hint)
-    except Exception as failure:  # whatever a user's operator raises belongs in the report
+    except Exception as failure:  # any error of the operator is part of the report
         return Law(name, math.inf, bound, f"raises {type(failure).__name__}: {failure}")
 
 
@@ -136,14 +136,14 @@ def _difference(a: Tensor, b: Tensor) -> float:
 
 
 def _batch_error(op: Any, x: Tensor, y: Tensor) -> float:
-    """How far the first measurement moves when other images stand beside it."""
+    """The change of the first measurement when other images are in the batch."""
     other = 0.5 * x.flip(-1)
     batch = torch.cat([x, other]) if len(x) == 1 else torch.cat([x[:1], other[1:]])
     return _difference(op.A(batch)[:1], y[:1])
 
 
 def _vjp_error(op: Any, x: Tensor, v: Tensor) -> float:
-    """``A_vjp`` against autograd; infinite where A does not keep the graph."""
+    """``A_vjp`` against autograd; infinite if A does not keep the graph."""
     with torch.inference_mode(False), torch.enable_grad():
         leaf = x.clone().requires_grad_()
         y = op.A(leaf)
@@ -156,7 +156,7 @@ def _vjp_error(op: Any, x: Tensor, v: Tensor) -> float:
 def _adjoint_error(op: Any, x: Tensor, y: Tensor, v: Tensor) -> float:
     back = like_form(op.A_adjoint(v.clone()), x)
     if back.shape != x.shape:
-        raise ShapeError(f"A_adjoint makes shape {tuple(back.shape)} of x {tuple(x.shape)}")
+        raise ShapeError(f"A_adjoint returns shape {tuple(back.shape)} for x {tuple(x.shape)}")
     scale = (norm(y) * norm(v)).clamp_min(torch.finfo(y.dtype).tiny)
     return float(((inner(y, v) - inner(x, back)).abs() / scale).max())
 
@@ -169,7 +169,7 @@ def _prox_error(op: Any, z: Tensor, y: Tensor, gamma: float, size: float) -> flo
     """Gradient of the objective, relative to the terms that cancel in it."""
     p = op.prox_l2(z.clone(), y.clone(), gamma)
     if p.shape != z.shape:
-        raise ShapeError(f"prox_l2 makes shape {tuple(p.shape)} of z {tuple(z.shape)}")
+        raise ShapeError(f"prox_l2 returns shape {tuple(p.shape)} for z {tuple(z.shape)}")
     slope = gamma * like_form(op.A_adjoint(op.A(p) - y), p) + p - z
     terms = norm(z) + norm(p) + gamma * size * (size * norm(p) + norm(y))
     return float((norm(slope) / terms).max())

@@ -1,4 +1,4 @@
-"""Linear algebra on batches of images: every scalar of an algorithm is one number per image."""
+"""Linear algebra on batches of images, with one scalar per image."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pnpcm.rng import randn_like
 Map = Callable[[Tensor], Tensor]
 
 BLOCK = 1 << 20
-"""Values per block where a large intermediate is avoided; a block stays in the cache of a CPU."""
+"""Values per block where large intermediates are avoided; a block fits into a CPU cache."""
 
 
 def expand(values: Tensor, x: Tensor) -> Tensor:
-    """Shape one number per image ``(B,)`` so that it multiplies ``x`` ``(B, …)``."""
+    """One number per image ``(B,)`` in a shape that multiplies ``x`` ``(B, …)``."""
     return values.to(x.device).reshape(-1, *[1] * (x.ndim - 1))
 
 
@@ -61,7 +61,7 @@ def norm(a: Tensor) -> Tensor:
 
 
 def normal_map(operator: Any) -> Map:
-    """AᵀA of a linear operator, by its own shortcut where it has one."""
+    """AᵀA of a linear operator, by its own ``A_adjoint_A`` if it has one."""
     own: Map | None = getattr(operator, "A_adjoint_A", None)
     return own if own is not None else lambda x: like_form(operator.A_adjoint(operator.A(x)), x)
 
@@ -79,12 +79,12 @@ def cg(
 ) -> Tensor:
     r"""Conjugate gradients for ``normal(x) = b`` with a self-adjoint positive ``normal``.
 
-    Each image has its own step lengths and stops on its own, when ‖r‖ ≤ tol ‖b‖ or when its
-    residual is lost in rounding: a batch gives what its images give alone. ``x_init=None`` is
-    the zero start, which saves one application. For a singular ``normal`` an image also stops
-    before a direction whose curvature is below ``rank_tol`` times the largest one met: there
-    rounding would be divided by nothing. ``stop(x)`` says of each image, ``(B,)``, whether its
-    iterate is good enough; asked before every iteration. Hestenes & Stiefel (1952).
+    Each image has its own step lengths and stops separately, when ‖r‖ ≤ tol ‖b‖ or when its
+    residual is at rounding level: a batch gives the results of its single images. ``x_init=None``:
+    zero start, which saves one application. For a singular ``normal`` an image also stops before a
+    direction whose curvature is below ``rank_tol`` times the largest so far, where rounding errors
+    would be amplified. ``stop(x)``: whether each image ``(B,)`` may stop, evaluated before every
+    iteration. Hestenes & Stiefel (1952).
     """
     floor = max(tol, 1e-3 * torch.finfo(b.dtype).eps) * norm(b)
     x = torch.zeros_like(b) if x_init is None else x_init.clone()
@@ -123,7 +123,7 @@ def power_norm(
 ) -> Tensor:
     """Largest singular value √λ_max(AᵀA) of each image's operator by power iteration, ``(B,)``.
 
-    ``x`` gives shape, dtype and device only. The estimate approaches the norm from below.
+    Only shape, dtype and device of ``x`` are used. The estimate converges from below.
     """
     v = randn_like(x, generator)
     value = norm(v)

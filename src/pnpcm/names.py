@@ -1,4 +1,4 @@
-"""Names known without loading torch, for ``pnpcm --help``. Tests keep them equal to the tables."""
+"""Names of operators, losses and tasks without importing torch, for ``pnpcm --help``."""
 
 OPERATOR_NAMES = (
     "inpainting",
@@ -15,7 +15,7 @@ OPERATOR_NAMES = (
 )
 
 METHOD_NAMES = ("edm", "distill", "consistency", "ect", "cosign")
-"""Rows of ``LOSSES``, the ways to train a prior."""
+"""Rows of ``LOSSES``, the training methods of priors."""
 
 TASK_NAMES = (
     "denoise",
@@ -26,4 +26,4 @@ TASK_NAMES = (
     "nonlinear-deblur",
     "phase-retrieval",
 )
-"""Rows of ``TASKS``, what ``pnpcm restore`` and ``simulate`` can do."""
+"""Rows of ``TASKS``, the tasks of ``pnpcm restore`` and ``simulate``."""

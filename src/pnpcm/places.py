@@ -1,7 +1,7 @@
-"""Folders outside the repository: data sets and training runs, named by environment variables.
+"""Folders of data sets and training runs, given by environment variables.
 
-A path that starts with ``$PNPCM_DATA`` or ``$PNPCM_RUNS`` belongs to such a folder; recipes,
-benchmarks and tests spell their paths that way.
+A path that starts with ``$PNPCM_DATA`` or ``$PNPCM_RUNS`` is in such a folder; recipes, benchmarks
+and tests write their paths this way.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ REMEDIES = {
     "PNPCM_DATA": "set it to the folder that holds the data sets",
     "PNPCM_RUNS": "train the recipe that writes it, or set the variable to the folder of runs",
 }
-"""Variable → what to do where something is missing in its folder."""
+"""Variable → remedy if something is missing in its folder."""
 
 
 def place(variable: str) -> Path:
-    """The folder that ``variable`` names, absolute."""
+    """The absolute path of the folder of ``variable``."""
     return Path(os.environ.get(variable) or PLACES[variable]).resolve()
 
 
@@ -33,9 +33,9 @@ def resolve(path: str | Path, folder: str | Path = ".") -> Path:
 
 
 def existing(path: str | Path, folder: str | Path = ".") -> Path:
-    """``resolve(path, folder)``; where a variable's folder lacks it, one sentence says so.
+    """``resolve(path, folder)``; an error if it is missing in the folder of a variable.
 
-    Paths without a variable are returned unchecked: whoever opens them knows what they should be.
+    Paths without a variable are returned unchecked.
     """
     found, (variable, _) = resolve(path, folder), _split(path)
     if variable is None or found.exists():
@@ -47,7 +47,7 @@ def existing(path: str | Path, folder: str | Path = ".") -> Path:
 
 
 def _split(path: str | Path) -> tuple[str | None, Path]:
-    """The variable a path starts with, or None, and what follows it."""
+    """The variable that a path starts with, or None, and the rest of the path."""
     first, *rest = Path(path).parts or (".",)
     variable = first.removeprefix("$")
     if first.startswith("$") and variable in PLACES:

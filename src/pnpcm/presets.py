@@ -1,14 +1,14 @@
-"""PRESETS: the table where names meet numbers. A preset fills in only what the user left open.
+"""PRESETS: named parameters. Values that the user gives take precedence over a preset.
 
-The rows of the paper (Gülle et al., CVPR 2026, hyperparameter table; sigma_y = 0.05) belong to the
+The rows of the paper (Gülle et al., CVPR 2026, hyperparameter table; sigma_y = 0.05) are for the
 authors' priors: CelebA-HQ 256×256 and fastMRI knee 320×320. Noise levels start from ᾱ_{i_N + 2} as
 in the released code. Where its operator or its optimiser differs from ours, the paper's score
-belongs to a row of its own, ``celeba-hq/…-reference``, with the released code's operator options
-and data step; the row without the suffix has the same numbers for our operator, and no score.
+belongs to a separate row, ``celeba-hq/…-reference``, with the released code's operator options
+and data step; the row without the suffix has the same parameters for our operator, and no score.
 
-The rows of the shipped priors stand in `data/presets.json`, written by `benchmarks/tune_shipped.py`
+The rows of the shipped priors are in `data/presets.json`, written by `benchmarks/tune_shipped.py`
 (`pnpcm tune` on training images); their score is the one on those images. A row for another number
-of steps N or another noise than the usual one is named ``natural/superres-4@n2,s0.025``.
+of steps N or another noise level than the default is named ``natural/superres-4@n2,s0.025``.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pnpcm.tables import Table
 
 @dataclass(frozen=True)
 class Preset:
-    """A named run: which prior and operator, the noise, the solver's numbers, the score to reach.
+    """Prior, operator, noise level, solver configuration and expected score of a named run.
 
-    ``operator`` is a row of ``OPERATORS``, ``options`` what the task fixes about it.
-    ``conditions``: how hard the problem is (``Task.conditions``), for the rule of parameters.
+    ``operator`` is a row of ``OPERATORS``, ``options`` are those that the task fixes.
+    ``conditions``: see ``Task.conditions``, for the rule of parameters.
     """
 
     prior: str
@@ -44,7 +44,7 @@ class Preset:
     conditions: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; ``from_dict`` reads them back."""
+        """Plain values for JSON; the inverse of ``from_dict``."""
         return vars(self) | {"solver": self.solver.to_dict()}
 
     @classmethod
@@ -59,13 +59,13 @@ class Preset:
 
 
 def load_preset(path: Path) -> Preset:
-    """A preset file, as ``pnpcm tune`` writes it."""
+    """The preset in a file of ``pnpcm tune``."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ArgumentError(f"preset is {path}, no readable preset file ({error})") from error
+        raise ArgumentError(f"preset is {path}, not a readable preset file ({error})") from error
     if not isinstance(values, dict):
-        raise ArgumentError(f"preset is {path}, expected a JSON object as `pnpcm tune` writes it")
+        raise ArgumentError(f"preset is {path}, expected a JSON object of `pnpcm tune`")
     return Preset.from_dict(values)
 
 
@@ -111,12 +111,12 @@ _TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "phase": ("phase-retrieval", {"oversampling": 4.0}),
 }
 _PROX = ProxStep()
-# The authors' JPEG step (5e-4) only works because their gradients pile up; with cleared gradients
-# 0.05 stays closest to what it does.
+# The authors' JPEG step (5e-4) only works because their gradients accumulate; with cleared
+# gradients 0.05 gives the most similar result.
 _SGD = GradientStep("sgd", lr=0.05, n_iter=100, lr_decay=0.8)
 _ADAM = GradientStep("adam", lr=0.05, n_iter=100, lr_decay=0.8)
 _LONG = GradientStep("sgd", lr=0.4, n_iter=1000, lr_decay=0.95)
-# what the released code has in place of our operators and data steps: its scores belong to these
+# operator options and data steps of the released code, to which its scores belong
 _REFERENCE: dict[str, tuple[dict[str, Any], DataStep, str]] = {
     "deblur": ({"reference": True}, _PROX, "spectrum of the blur tiled over the channels"),
     "jpeg": (

@@ -271,7 +271,7 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
     "path is nothing": (
         lambda: load_prior(None),  # type: ignore[arg-type]
         ArgumentError,
-        "expected a name or a path",
+        "expected a name, a path or a denoiser",
     ),
     "network is a word": (
         lambda: load_prior("gaussian", network="unet"),  # type: ignore[arg-type]

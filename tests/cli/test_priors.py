@@ -185,7 +185,7 @@ def test_a_sample_depends_on_its_own_seed_alone() -> None:
         (("--out", "grid.tiff"), ArgumentError, r"expected the name of a \.png"),
         (("--out", "x.png", "--n", "0"), ArgumentError, "n must be at least 1"),
         (("--out", "x.png", "--steps", "-1"), ArgumentError, "steps must be at least 1"),
-        (("--out", "x.png", "--kind", "vp"), ArgumentError, "comes as consistency, edm"),
+        (("--out", "x.png", "--kind", "vp"), ArgumentError, "has the kinds consistency, edm"),
         (("--out", "file/x.png"), ArgumentError, "choose another"),
     ],
 )
@@ -498,7 +498,7 @@ def test_convert_reads_wishes_about_the_network(tmp_path: Path) -> None:
             ("junk.pt", "y.safetensors", "--network", '{"network": {}}', "--c-noise", "edm"),
             "describes the whole prior; leave --c-noise out",
         ),
-        (("natural", "y.safetensors", "--kind", "vp"), "comes as consistency, edm"),
+        (("natural", "y.safetensors", "--kind", "vp"), "has the kinds consistency, edm"),
         (("gaussian", "y.safetensors"), "has no file"),
     ],
 )

@@ -235,7 +235,7 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (("--task", "denoise", "--format", "gif"), "expected png"),
         (("--task", "denoise", "--set", "rho=1"), "unknown hyperparameter 'rho'"),
         (("--task", "denoise", "--prior", "nature"), "did you mean 'natural'"),
-        (("--task", "denoise", "--preset", "nowhere.json"), "no readable preset file"),
+        (("--task", "denoise", "--preset", "nowhere.json"), "not a readable preset file"),
     ],
 )
 def test_bad_words(run: Run, tmp_path: Path, words: tuple[object, ...], message: str) -> None:

@@ -301,7 +301,7 @@ def test_lzw_is_read_in_eight_bits_and_explained_in_sixteen(tmp_path: Path) -> N
     try:
         import imagecodecs  # noqa: F401
     except ImportError:
-        with pytest.raises(ArgumentError, match="compressed by LZW; pip install imagecodecs"):
+        with pytest.raises(ArgumentError, match="compressed with LZW; pip install imagecodecs"):
             read_photo(tmp_path / "b.tif")
 
 
@@ -581,7 +581,7 @@ def test_size_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head = struct.pack(">IIBBBBB", 30000, 30000, 8, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"0"))
     path.write_bytes(content + chunk(b"IEND", b""))
-    with pytest.raises(ArgumentError, match=r"a\.png is 30000×30000, 900 megapixels; up to 400"):
+    with pytest.raises(ArgumentError, match=r"a\.png is 30000×30000, 900 megapixels; the limit"):
         read_photo(path)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)  # Pillow's limit does not count, ours does
     for make in MAKERS:

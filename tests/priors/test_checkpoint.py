@@ -208,7 +208,7 @@ def test_incomplete_state_dict_names_what_is_missing(pt: Path) -> None:
 def test_learned_variance_needs_kind_vp(tmp_path: Path) -> None:
     network = random_unet(SIZES["scale-shift, variance"])
     torch.save(network.state_dict(), tmp_path / "ddpm.pt")
-    with pytest.raises(CheckpointError, match=r"2 channels from 1.*kind='vp'"):
+    with pytest.raises(CheckpointError, match=r"2 output channels for 1.*kind='vp'"):
         load_openai(tmp_path / "ddpm.pt", network=HEADS)
     prior = load_openai(tmp_path / "ddpm.pt", network=HEADS, kind="vp")
     assert prior(image(), 0.5).shape == image().shape

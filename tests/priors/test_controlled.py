@@ -156,7 +156,7 @@ def test_wrong_priors_and_files_are_refused(tmp_path: Path) -> None:
     save_control(controlled(), path)
     other = plain(5)
     other.info["name"] = "other-cm"
-    with pytest.raises(CheckpointError, match=r"beside the prior 'tiny-cm'.*not beside 'other-cm'"):
+    with pytest.raises(CheckpointError, match=r"for the prior 'tiny-cm'.*not for 'other-cm'"):
         load_control(path, other)
     teacher = DiffusionModel(random_unet(TINY, 0), kind="edm")
     with pytest.raises(ArgumentError, match="prior is a DiffusionModel with a UNet"):

@@ -93,7 +93,7 @@ def test_a_separate_level_for_the_network_follows_the_convention() -> None:
 def test_vp_networks_are_told_an_index_and_take_no_convention() -> None:
     network = Recorder()
     assert DiffusionModel(network, kind="vp").c_noise is None
-    with pytest.raises(ArgumentError, match="told its index in the DDPM table; leave c_noise out"):
+    with pytest.raises(ArgumentError, match="takes its index in the DDPM table; leave c_noise out"):
         DiffusionModel(network, kind="vp", c_noise="openai")
 
 

@@ -186,7 +186,9 @@ class Nameless:
 
 
 def test_foreign_networks_need_a_halo() -> None:
-    with pytest.raises(ArgumentError, match="halo must be given for this Nameless: how far"):
+    with pytest.raises(
+        ArgumentError, match="halo must be given for this Nameless: the receptive radius"
+    ):
         TiledPrior(Nameless())
     with pytest.raises(ArgumentError, match="halo must be given for this ConsistencyModel"):
         TiledPrior(ConsistencyModel.example())

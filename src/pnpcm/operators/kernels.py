@@ -13,7 +13,7 @@ from pnpcm.errors import ArgumentError
 def gaussian_kernel(size: int, sigma: float) -> Tensor:
     """Gaussian of ``size`` × ``size`` taps and ``sigma`` pixels: the outer product of its taps."""
     if int(size) != size or size < 1:
-        raise ArgumentError(f"size must be an integer number of taps, at least 1, got {size}")
+        raise ArgumentError(f"size must be a whole number of taps, at least 1, got {size}")
     if not 0 < sigma < math.inf:
         raise ArgumentError(f"sigma must be positive, in pixels, got {sigma}")
     taps = gaussian_taps(int(size), sigma)
