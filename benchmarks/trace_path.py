@@ -83,6 +83,7 @@ def main() -> None:
     assert Path(pnpcm.__file__).is_relative_to(source)
     photo = next((source / "pnpcm" / "data").glob("*.png"))
     shown: dict[str, Callable[[], None]] = {}
+    both: set[str] | None = None
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         from PIL import Image
@@ -92,11 +93,13 @@ def main() -> None:
         subprocess.run([*simulate, "--slices", "1"], check=True, stdout=subprocess.DEVNULL)
         for name, command in CALLS.items():
             found = trace(command, source)
+            both = set(found) if both is None else both & set(found)
             lines = [f"  {file}: {count}" for file, count in sorted(found.items())]
             total = f"{name}: {len(found)} files, {sum(found.values())} functions"
             shown[name] = lambda t=total, ls=lines: print("\n".join([t, *(ls * options.list)]))  # type: ignore[misc]
     for show in shown.values():
         show()
+    print(f"shared by both: {len(both or ())} files")
     importers = imports(source)
     files = list((source / "pnpcm").rglob("*.py"))
     count = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in files)
