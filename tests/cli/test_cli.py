@@ -137,7 +137,7 @@ def test_pictures_round_trip_and_bad_files_leave_nothing(tmp_path: Path) -> None
     save_picture(tmp_path / "x.png", to_picture(x))
     assert torch.allclose(read_image(tmp_path / "x.png")[0], x, atol=1e-6)
     (tmp_path / "no.png").write_text("not a picture")
-    with pytest.raises(ArgumentError, match="not a picture"):
+    with pytest.raises(ArgumentError, match="not an image"):
         read_image(tmp_path / "no.png")
     with pytest.raises(ArgumentError, match="is not a folder"):
         write_json(tmp_path / "nowhere" / "x.json", {})
