@@ -81,6 +81,20 @@ def test_bad_words_exit_with_two_and_one_sentence(pnpcm: Callable[..., Done]) ->
         assert done.err.count("\n") == 1
 
 
+def test_errors_name_options_as_typed_and_positional_arguments_by_name(
+    pnpcm: Callable[..., Done], tmp_path: Path
+) -> None:
+    """``data`` and ``n`` are options of commands below ``priors``; recipe is an argument."""
+    sheet, missing = str(tmp_path / "x.png"), str(tmp_path / "none")
+    for words, start in (
+        (("priors", "evaluate", "gaussian", "--data", missing), "pnpcm: --data is "),
+        (("priors", "sample", "gaussian", "--out", sheet, "--n", "0"), "pnpcm: --n must be "),
+        (("train", "edm", missing), "pnpcm: recipe is "),
+    ):
+        done = pnpcm(*words)
+        assert (done.code, done.err[: len(start)]) == (2, start)
+
+
 def test_check_tells_the_truth_by_its_exit_code(
     pnpcm: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +151,7 @@ def test_pictures_round_trip_and_bad_files_leave_nothing(tmp_path: Path) -> None
     save_picture(tmp_path / "x.png", to_picture(x))
     assert torch.allclose(read_image(tmp_path / "x.png")[0], x, atol=1e-6)
     (tmp_path / "no.png").write_text("not a picture")
-    with pytest.raises(ArgumentError, match="not a picture"):
+    with pytest.raises(ArgumentError, match="not an image"):
         read_image(tmp_path / "no.png")
     with pytest.raises(ArgumentError, match="is not a folder"):
         write_json(tmp_path / "nowhere" / "x.json", {})

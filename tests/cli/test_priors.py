@@ -336,13 +336,13 @@ def test_fit_scales_the_shorter_side_and_keeps_the_centre() -> None:
     ("words", "match"),
     [
         (("natural", "--data", "nowhere"), "expected a folder of images or an"),
-        (("natural", "--data", "none.npz"), "is no file"),
+        (("natural", "--data", "none.npz"), "is not a file"),
         (("natural", "--data", "broken.npz"), r"not a readable \.npz"),
         (("natural", "--data", "empty"), "no image was found"),
         (("natural", "--data", "cut"), "cannot be read"),
         (("natural", "--data", "pictures", "--limit", "0"), "limit must be at least 1"),
         (("natural", "--data", "pictures", "--unit", "100"), "expected 255"),
-        (("natural", "--data", "pictures", "--sigma", "0"), "level 0, but this prior knows"),
+        (("natural", "--data", "pictures", "--sigma", "0"), "level 0, but this prior takes"),
         (("natural", "--data", "pictures", "--sigma", "nan"), "this prior takes levels"),
         (("natural", "--data", "pictures", "--beside", "kodak"), "unknown published table"),
         (

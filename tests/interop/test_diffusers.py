@@ -113,7 +113,7 @@ def test_what_diffusers_cannot_express_is_refused() -> None:
     ):
         with pytest.raises(ArgumentError, match="UNet2DModel has only"):
             diffusers_config(replace(SMALL, **fields))
-    with pytest.raises(CheckpointError, match="no name of our U-Net"):
+    with pytest.raises(CheckpointError, match="not a name of pnpcm's U-Net"):
         to_diffusers_state({"foo.weight": torch.zeros(1)}, SMALL)
 
 

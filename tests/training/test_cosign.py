@@ -210,7 +210,7 @@ def test_what_a_run_leaves_behind(folder: Path) -> None:
     assert set(info["control"]["training"][-1]["psnr_by_sigma"]) == {"80"}
     other = ConsistencyModel(random_unet(CONFIG, 1))
     save_prior(other, folder / "other.safetensors", info={"name": "other-cm"})
-    with pytest.raises(CheckpointError, match=r"beside the prior 'grey-cm'"):
+    with pytest.raises(CheckpointError, match=r"for the prior 'grey-cm'"):
         load_prior(folder / "other.safetensors", control=run / "control.safetensors")
 
 

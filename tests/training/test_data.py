@@ -174,7 +174,7 @@ def test_generators_of_different_purposes_differ() -> None:
 
 
 def test_bad_sources_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ArgumentError, match="no folder"):
+    with pytest.raises(ArgumentError, match="not a folder"):
         Folder(tmp_path / "missing")
     with pytest.raises(ArgumentError, match="no image"):
         Folder(tmp_path)
@@ -183,7 +183,7 @@ def test_bad_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="cannot be opened"):
         SourceConfig("folder", ".", options={"colour": 1}).open(tmp_path)
     (tmp_path / "broken.png").write_text("not a picture")
-    with pytest.raises(ArgumentError, match=r"broken\.png is not a picture"):
+    with pytest.raises(ArgumentError, match=r"broken\.png is not an image"):
         Folder(tmp_path).image(0, torch.Generator())
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 4, 4), np.uint8))
     with pytest.raises(ArgumentError, match="has no array 'subject'"):

@@ -192,12 +192,12 @@ def _diffusers_name(stem: str, per_level: int) -> str:
         )
     level, j = divmod(index - (side == "input_blocks"), per_level)
     if attention:
-        room = f"attentions.{j}"
+        slot = f"attentions.{j}"
     elif side == "input_blocks":
-        room = "downsamplers.0" if j == per_level - 1 else f"resnets.{j}"
+        slot = "downsamplers.0" if j == per_level - 1 else f"resnets.{j}"
     else:
-        room = f"resnets.{j}" if place == "0" else "upsamplers.0"
-    return f"{'down' if side == 'input_blocks' else 'up'}_blocks.{level}.{room}.{part}"
+        slot = f"resnets.{j}" if place == "0" else "upsamplers.0"
+    return f"{'down' if side == 'input_blocks' else 'up'}_blocks.{level}.{slot}.{part}"
 
 
 def _split_qkv(tensor: Tensor, config: UNetConfig) -> tuple[Tensor, ...]:

@@ -49,10 +49,10 @@ def official_kappas(eta: float) -> tuple[float, ...]:
     stride = 8 if eta > 0.75 else 2 if eta > 0.3 else 1
     kept = [s for i, s in enumerate(levels) if i % stride == 0 or i >= len(levels) - 14]
     # ln(1 + κ²)
-    ruler = [math.log1p((eta * s) ** 2 / (eta**2 - s**2)) for s in kept]
+    logs = [math.log1p((eta * s) ** 2 / (eta**2 - s**2)) for s in kept]
     ratio = math.log(1.1)
-    chain = [ruler[0]]
-    for low, high in pairwise(ruler):
+    chain = [logs[0]]
+    for low, high in pairwise(logs):
         n = max(math.ceil((high - low) / ratio), 1)
         chain += [low + (high - low) * i / n for i in range(1, n + 1)]
     n = max(math.floor((math.log(1e4) - chain[-1]) / ratio), 0)
