@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.linalg import expand
 
 Gamma = float | Tensor
@@ -81,3 +81,9 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise an error unless ``value`` is one of ``choices``."""
     if value not in choices:
         raise ArgumentError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_name(kind: str, name: str, known: Sequence[str]) -> None:
+    """Refuse a ``name`` that is not ``known``, with the nearest one."""
+    if name not in known:
+        raise UnknownNameError(kind, str(name), known)

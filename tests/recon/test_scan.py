@@ -412,7 +412,7 @@ def test_one_slice_without_maps_does_not_stop_a_volume(head: torch.Tensor) -> No
     volume = reconstruct(
         scan_of(head.expand(3, -1, -1, -1)),
         PRIOR,
-        options=SliceOptions(coil_maps=maps),
+        preparation=SliceOptions(coil_maps=maps),
         preset="fastmri/pd-r4",
     )
     (note,) = [n for n in volume.record["notes"] if "cover only" in n]

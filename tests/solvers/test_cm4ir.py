@@ -232,7 +232,7 @@ def test_refusals() -> None:
     solver = CM4IR(prior("consistency"), BENCH)
     with pytest.raises(OperatorError, match=r"pseudo-inverse.*not linear"):
         solver(torch.zeros(1, 3, 16, 16), JPEG(), generator=gen())
-    with pytest.raises(ArgumentError, match="made for consistency"):
+    with pytest.raises(ArgumentError, match="needs consistency"):
         CM4IR(prior("edm"), BENCH)
 
 

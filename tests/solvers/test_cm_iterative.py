@@ -179,7 +179,7 @@ def test_refusals() -> None:
     solver = CMIterative(prior("consistency"), CMIterativeConfig())
     with pytest.raises(OperatorError, match=r"pseudo-inverse.*not linear"):
         solver(torch.zeros(1, 3, 16, 16), JPEG(), generator=gen())
-    with pytest.raises(ArgumentError, match="made for consistency"):
+    with pytest.raises(ArgumentError, match="needs consistency"):
         CMIterative(prior("edm"), CMIterativeConfig())
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pnpcm.arguments import check_choice
+from pnpcm.arguments import check_name
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators import (
     Blur,
@@ -115,7 +115,7 @@ class SuperRes(Task):
     size: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        check_choice("downsampler", self.downsampler, ("bicubic", "area"))
+        check_name("downsampler", self.downsampler, ("bicubic", "area"))
         if self.factor < 2:
             raise ArgumentError(f"factor must be a whole number of at least 2, got {self.factor}")
 
@@ -179,7 +179,7 @@ class Deblur(Task):
     def __post_init__(self) -> None:
         if [self.kernel, self.gaussian, self.motion].count(None) != 2:
             raise ArgumentError("deblur needs exactly one of kernel, gaussian and motion")
-        check_choice("boundary", self.boundary, BOUNDARIES)
+        check_name("boundary", self.boundary, BOUNDARIES)
         if self.linear_light and self.boundary != "unknown":
             raise ArgumentError(
                 f"boundary is {self.boundary!r}, but linear_light replicates borders; "
