@@ -36,7 +36,8 @@ from pnpcm.mri.masks import equidistant, gaussian1d
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.priors import GaussianPrior
 from pnpcm.problems import Custom
-from pnpcm.recon.parameters import choose
+from pnpcm.recon import Options
+from pnpcm.recon.parameters import choose_numbers
 from pnpcm.rng import generators
 from pnpcm.solvers import CM4IR, SOLVERS, CM4IRConfig, PnPCM
 
@@ -98,7 +99,9 @@ def row(problem: Problem, consistency: Prior, denoiser: Prior) -> list[str]:
     published = SOLVERS["dds"](denoiser, BASELINES["dds/fastmri/r4"].solver)
     dds = published(y, operator, generator=problem.seeds)
     task = Custom(operator)
-    ours = choose(task, task.problem(y), "mri", NOISE).config
+    ours = choose_numbers(
+        task, task.problem(y), "pnp-cm", "mri", NOISE, Options(method="pnp-cm")
+    ).config
     pnp_cm = PnPCM(consistency, ours)(y, operator, generator=problem.seeds)
     return [*cells, f"{problem.score(dds.x):.2f}", f"{problem.score(pnp_cm.x):.2f}"]
 

@@ -66,7 +66,7 @@ def measured(domain: str, task: str, x: Tensor, seed: int = 0) -> Round:
     operator = chosen.operator(shape)
     y = measure(operator, x, sigma_y, generator=generators([seed + i for i in range(len(x))]))
     problem = Problem(y, operator)
-    frame = frame_for(chosen, problem, sigma_y)
+    frame = frame_for(problem, 2 * sigma_y)
     noise_std = chosen.error_std(2 * sigma_y)
     setting = Setting(task, noise_std, is_linear(operator), frame["data_step"], frame)
     return Round(x, problem, setting)

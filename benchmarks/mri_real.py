@@ -115,7 +115,7 @@ def main() -> None:
                 scores, setting, image = best(solve, part)
                 rows.setdefault(method, []).append((scores, setting))
                 strip.append(image * part.full_support)
-            volume = reconstruct(scan, prior, options=chosen)
+            volume = reconstruct(scan, prior, preparation=chosen)
             scores = paper_scores(volume.image, part.reference, part.full_support)
             rows.setdefault("PnP-CM, 4 NFE", []).append((scores, volume.record["parameters_from"]))
             strip.append(volume.image)
