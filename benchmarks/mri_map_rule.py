@@ -5,7 +5,7 @@
 ``espirit.fit_kernel`` and ``espirit.FOLDED`` are chosen from what this prints. Training slices of
 PNPCM_DATA (mri/ixi_t1_axial_128, without the six subjects that are test data, and
 mri_256/t1ce_mixed_planes_256) become multi-coil scans: loop coils on a ring around the object,
-their field by the law of Biot and Savart, smooth phase, white noise. Half of the scans have 8
+their field that of magnetic dipoles, smooth phase, white noise. Half of the scans have 8
 coils, half 12; distance and size of the loops are drawn anew for each (``--near``). A scan is
 undersampled four times, and its maps come from the calibration lines alone. Columns:
 
