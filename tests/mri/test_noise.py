@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pnpcm.mri import gaussian1d, phantom, simulate_scan
-from pnpcm.mri.noise import kspace_noise_std
+from pnpcm.mri.scale import kspace_noise_std
 
 
 @pytest.mark.parametrize("noise_std", [0.005, 0.05])

@@ -116,8 +116,8 @@ def mri(
     from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.preparation import SliceOptions
     from pnpcm.mri.writers import check_formats
-    from pnpcm.recon.batch import process
     from pnpcm.recon.plan import Priors
+    from pnpcm.recon.record import process
     from pnpcm.recon.scan import ScanJob, scan_targets
 
     formats = check_formats([f.strip() for f in format.split(",") if f.strip()])
@@ -221,7 +221,7 @@ def simulate_mri(
     import torch
 
     from pnpcm.mri.masks import MaskChoice
-    from pnpcm.mri.simulated_file import phantoms, write_simulated
+    from pnpcm.mri.simulate import phantoms, write_simulated
 
     if images is None:
         magnitude = phantoms(slices, _sides("size", size))

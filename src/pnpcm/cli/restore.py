@@ -70,9 +70,9 @@ def restore(
     from pnpcm.io.photos import SUFFIXES
     from pnpcm.problems import TaskChoice
     from pnpcm.problems.measurement import SUFFIX, find_inputs
-    from pnpcm.recon.batch import process
     from pnpcm.recon.photo import PhotoJob, photo_targets
     from pnpcm.recon.plan import Priors
+    from pnpcm.recon.record import process
 
     files = find_inputs(inputs, (*SUFFIXES, SUFFIX))
     values = shared.given(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from pnpcm.recon import Options
-    from pnpcm.recon.batch import Outcome
+    from pnpcm.recon.record import Outcome
 
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
 Factor = Annotated[

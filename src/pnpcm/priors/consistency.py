@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from pnpcm.core import ValueRange
 from pnpcm.linalg import expand
-from pnpcm.priors.base import Network, NetworkPrior, levels
-from pnpcm.priors.precond import check_c_noise, consistency_scalings
+from pnpcm.priors.base import Network, NetworkPrior, check_c_noise, consistency_scalings, levels
 
 
 class ConsistencyModel(NetworkPrior):

@@ -12,8 +12,7 @@ from pnpcm.arguments import check_number
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import ddpm_decay
-from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, start, unless_linear
-from pnpcm.solvers.problem import pinv
+from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, pinv, start, unless_linear
 
 
 @dataclass(frozen=True)

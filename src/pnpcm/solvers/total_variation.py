@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Config, Operator
-from pnpcm.solvers.base import Run, SolverBase, start, unless_linear
-from pnpcm.solvers.problem import prox
+from pnpcm.solvers.base import Run, SolverBase, prox, start, unless_linear
 
 
 @dataclass(frozen=True)

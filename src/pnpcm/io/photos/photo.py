@@ -15,9 +15,7 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.io.files import write_atomically
-from pnpcm.io.photos.base import DAMAGE, Array, Raw, kind_of_file
-from pnpcm.io.photos.exif import resize_exif
-from pnpcm.io.photos.pillow import read_pillow, save
+from pnpcm.io.photos.base import DAMAGE, Array, Raw, kind_of_file, read_pillow, resize_exif, save
 from pnpcm.io.photos.png16 import png_bytes, read_png
 from pnpcm.io.photos.tiff import read_tiff, tiff_bytes
 

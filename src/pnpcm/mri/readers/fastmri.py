@@ -24,8 +24,8 @@ from pnpcm.mri.readers.opening import (
     missing,
     only_first,
     reading,
+    remove_oversampling,
 )
-from pnpcm.mri.readers.readout import remove_oversampling
 from pnpcm.mri.scan import Scan, Size
 
 FORMAT = "fastMRI"
