@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pnpcm.baselines import BASELINES, Baseline
 from pnpcm.core import Config, DataStep
@@ -177,15 +177,16 @@ def _tuned(
     row = _row(method, prior, family, problem)
     frame = frame_for(problem, 2 * sigma_y)
     config = fit_noise(row.solver, conditions["error_std"])
-    known = {f.name for f in fields(config)}  # type: ignore[arg-type]
-    config = replace(config, **{k: v for k, v in frame.items() if k in known and k != "init"})  # type: ignore[type-var]
+    known = {f.name for f in fields(config)}
+    changes = {k: v for k, v in frame.items() if k in known and k != "init"}
     if steps is not None:
         if "n_steps" not in known:
             raise ArgumentError(
                 f"steps is {steps}, but the number of evaluations of {method} is fixed; "
                 "leave steps out"
             )
-        config = replace(config, n_steps=steps)  # type: ignore[type-var]
+        changes["n_steps"] = steps
+    config = replace(config, **changes)
     return Numbered(config, f"tuned row {row.name}, adapted to the noise")
 
 
@@ -209,15 +210,15 @@ def _row(method: str, prior: str, family: str, problem: Problem) -> Baseline:
 
 def fit_noise(config: Config, noise_std: float) -> Config:
     """``config`` for another noise on y; a tuned last level is scaled with the noise."""
-    known = {f.name for f in fields(config)}  # type: ignore[arg-type]
-    if "noise_std" not in known:
+    values = {f.name: getattr(config, f.name) for f in fields(config)}
+    if "noise_std" not in values:
         return config
     changes: dict[str, Any] = {"noise_std": noise_std}
-    before, end = config.noise_std, getattr(config, "sigma_end", None)  # type: ignore[attr-defined]
+    before, end = values["noise_std"], values.get("sigma_end")
     if end is not None and before > 0:
-        start = config.sigma_start  # type: ignore[attr-defined]
-        changes["sigma_end"] = min(start, max(end * math.sqrt(noise_std / before), 0.002))
-    return replace(config, **changes)  # type: ignore[type-var]
+        scaled = end * math.sqrt(noise_std / before)
+        changes["sigma_end"] = min(values["sigma_start"], max(scaled, 0.002))
+    return replace(config, **changes)
 
 
 def _own_presets(task: Task, prior: str) -> list[Preset]:
@@ -260,7 +261,7 @@ def _nearest_family(own: list[Preset], conditions: Mapping[str, float], prior: s
 def frame_for(problem: Problem, noise_std: float) -> dict[str, Any]:
     """Parameters that the operator determines: data step, start, clamping."""
     traits = traits_of(problem.operator, noise_std)
-    step: DataStep = Config.from_dict(dict(traits.data_step))  # type: ignore[assignment]
+    step = cast(DataStep, Config.from_dict(dict(traits.data_step)))
     return {"data_step": step, "init": traits.init, "clamp": traits.clamp}
 
 
@@ -281,7 +282,7 @@ def apply_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     ``rho_end``, ``delta_start``, ``delta_end``: the change at the ends is interpolated between
     them, for σ and ρ on a logarithmic scale.
     """
-    own = {f.name for f in fields(config)} - {"data_step"}  # type: ignore[arg-type]
+    own = {f.name for f in fields(config)} - {"data_step"}
     step = getattr(config, "data_step", None)
     inner = set() if step is None else {f.name for f in fields(step)}
     is_pnp_cm = isinstance(config, PnPCMConfig)
@@ -296,15 +297,15 @@ def apply_settings(config: Config, settings: Mapping[str, Any]) -> Config:
             changes[name] = (changes[name],)
     if isinstance(config, PnPCMConfig) and "delta" in settings:
         changes["deltas"] = (settings["delta"],) * config.n_steps
-    changed: Any = replace(config, **changes)  # type: ignore[type-var]
+    changed: Any = replace(config, **changes)
     for name, target in ENDS.items() if is_pnp_cm else ():
         given = [settings.get(f"{name}_{end}") for end in ("start", "end")]
         if given != [None, None]:
             values = _move(getattr(changed, target), given, name, log=name != "delta")
             changed = replace(changed, **{target: values})
     steps = {key: settings[key] for key in (inner - own) & settings.keys()}
-    if steps:
-        changed = replace(changed, data_step=replace(step, **steps))  # type: ignore[type-var]
+    if steps and step is not None:
+        changed = replace(changed, data_step=replace(step, **steps))
     result: Config = changed
     return result
 

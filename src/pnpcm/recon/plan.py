@@ -193,4 +193,4 @@ def _in_strips(config: Config, problem: Problem, tile: int) -> Config:
     if not (large and isinstance(step, GradientStep) and traits_of(problem.operator, 0.0).strips):
         return config
     changes: Mapping[str, Any] = {"data_step": StripStep(step, rows=tile)}
-    return replace(config, **changes)  # type: ignore[type-var]
+    return replace(config, **changes)
