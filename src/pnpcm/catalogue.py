@@ -296,12 +296,7 @@ def load_prior(
             sigma_min=sigma_min,
             sigma_max=sigma_max,
         )
-    return _from_own(path, kind, c_noise, {"network": network} | levels)
-
-
-def _from_own(path: Path, kind: str | None, c_noise: str | None, rest: dict[str, Any]) -> Prior:
-    """The prior in a file of pnpcm's format, which must agree with the given arguments."""
-    refuse("pnpcm's format stores it", **rest)
+    refuse("pnpcm's format stores it", network=network, **levels)
     prior = load_saved(path)
     for word, asked in (("kind", kind), ("c_noise", c_noise)):
         stored = getattr(prior, word, None)

@@ -274,7 +274,11 @@ def show(
         elif outcome.status == "failed":
             print(f"pnpcm: {in_its_spelling(outcome.message, command)}", file=sys.stderr)
         else:
-            _print(outcome, detailed=count == 1)
+            check = outcome.record.get("check", {})
+            verdict = "; ".join([check.get("verdict", ""), *check.get("warnings", [])])
+            if outcome.message and count == 1:
+                print(outcome.message)
+            print(f"{outcome.status}: {outcome.output}" + (count > 1) * f" · {verdict}")
     if failed:
         raise typer.Exit(2 if failed == count == 1 else 1)
 
@@ -302,14 +306,6 @@ def _line(outcome: Outcome) -> dict[str, Any]:
     if outcome.status == "failed":
         return found | {"error": outcome.message}
     return found | {"output": str(outcome.output)} | dict(outcome.record)
-
-
-def _print(outcome: Outcome, *, detailed: bool) -> None:
-    if outcome.message and detailed:
-        print(outcome.message)
-    judged = outcome.record.get("check", {})
-    verdict = "; ".join([judged.get("verdict", ""), *judged.get("warnings", [])])
-    print(f"{outcome.status}: {outcome.output}" + ("" if detailed else f" · {verdict}"))
 
 
 def in_its_spelling(message: str, command: Callable[..., None]) -> str:

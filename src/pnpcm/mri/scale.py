@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
-from pnpcm.mri.scan import Size
 
 _PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)=(\d+(?:\.\d+)?)")
 
@@ -52,14 +51,9 @@ def kspace_noise_std(kspace: Tensor, mask: Tensor) -> Tensor:
     """
     height, width = kspace.shape[-2:]
     sampled = mask.expand(height, width) if mask.ndim == 1 else mask
-    outer = _outer((height, width)).to(kspace.device) & sampled
+    p, q = ((torch.arange(n) - n // 2).abs() / (n / 2) for n in (height, width))
+    outer = (torch.maximum(p[:, None], q[None]) > EDGE).to(kspace.device) & sampled
     if not bool(outer.any()):
         outer = sampled
     values = torch.view_as_real(kspace[..., outer].resolve_conj()).flatten(1).abs()
     return values.median(1).values / 0.6745
-
-
-def _outer(size: Size) -> Tensor:
-    """The frequencies of which one coordinate, relative to the edge, exceeds ``EDGE``."""
-    p, q = ((torch.arange(n) - n // 2).abs() / (n / 2) for n in size)
-    return torch.maximum(p[:, None], q[None]) > EDGE

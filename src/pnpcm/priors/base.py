@@ -80,7 +80,8 @@ Network = Callable[..., Tensor]
 
 def levels(sigma: float | Tensor, x: Tensor) -> Tensor:
     """Noise level as one float per image, ``(B,)``, on the device of ``x``."""
-    level = torch.as_tensor(sigma, dtype=_level_dtype(x), device=x.device).reshape(-1)
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    level = torch.as_tensor(sigma, dtype=dtype, device=x.device).reshape(-1)
     if level.numel() not in (1, x.shape[0]):
         raise ShapeError(
             f"sigma has {level.numel()} values for a batch of {x.shape[0]}; "
@@ -98,10 +99,6 @@ def check_image(x: Tensor) -> None:
             f"x has shape {tuple(x.shape)} and dtype {x.dtype}, a prior takes real (B, C, H, W); "
             "complex images are two channels"
         )
-
-
-def _level_dtype(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 class NetworkPrior(nn.Module):

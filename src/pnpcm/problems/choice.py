@@ -105,17 +105,10 @@ class TaskChoice:
         return build(TASKS[self.task], options), notes
 
     def to_dict(self) -> dict[str, Any]:
-        """The choice as plain values for the record; arrays as their shape."""
+        """The choice by name, without what was not given."""
         named = {"task": self.task, "operator": self.operator, "mask_color": self.mask_color}
-        options = {k: _plain(v) for k, v in self.options.items()}
-        found = named | options | {"mask": self.mask}
+        found = named | dict(self.options) | {"mask": self.mask}
         return {k: v for k, v in found.items() if v is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return f"array {'×'.join(map(str, value.shape))}, sum {float(value.double().sum()):.6g}"
-    return value
 
 
 def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> Any:

@@ -72,7 +72,8 @@ def restore_with(
         planned, problem = plan_photo(y, operator, options, priors)
     seconds["prior"] = priors.seconds - before
     seconds["plan"] -= seconds["prior"]
-    notes = list(planned.notes)
+    notes, noise_std = list(planned.notes), 2 * planned.sigma_y
+    traits = traits_of(problem.operator, noise_std)
     with timed(seconds, "solve"):
         count = max(1, options.tile**2 // max(1, math.prod(problem.y.shape[-2:])))
         seeds = [
@@ -84,12 +85,11 @@ def restore_with(
         )
     with timed(seconds, "check"):
         first = drawn[:, 0] if options.samples > 1 else drawn[0]
-        if traits_of(problem.operator, planned.noise_std).signs:
+        if traits.signs:
             first, note = resolve_signs(problem.operator, first, reference, planned.prior)  # type: ignore[arg-type]
             notes.append(note)
-        misfit = misfit_of(problem.operator, first[:1], problem.y[:1], planned.noise_std)
-        clamped = traits_of(problem.operator, planned.noise_std).clamp
-        judged = check(first[:1], [misfit], planned.prior, clamped=clamped)
+        misfit = misfit_of(problem.operator, first[:1], problem.y[:1], noise_std)
+        judged = check(first[:1], [misfit], planned.prior, clamped=traits.clamp)
     pictures = problem.picture(first)
     several = options.samples > 1
     return Restoration(
@@ -128,7 +128,7 @@ class PhotoJob:
     reference: Path | None = None
 
     def choices(self) -> dict[str, Any]:
-        """The request as plain values; a result of another request is computed again."""
+        """The request of the user; a result of another request is computed again."""
         more = {"pnpcm": __version__, "format": self.format, "reference": self.reference}
         return more | self.choice.to_dict() | self.options.to_dict() | {"prior": self.priors.name}
 

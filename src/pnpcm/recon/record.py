@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from pnpcm.errors import PnPCMError
 from pnpcm.io.files import remove, remove_leftovers, write_json
 
@@ -75,26 +77,25 @@ def write_record(
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; for ``.cfl`` files together with the ``.hdr`` file."""
+    """SHA-256 of a file; for ``.cfl`` files together with the ``.hdr`` file (BART
+    scans are named with or without suffix)."""
     found = hashlib.sha256()
-    for file in _files_of(path):
+    pair = [path.with_suffix(s) for s in (".cfl", ".hdr")]
+    if path.suffix not in (".cfl", ".hdr"):
+        pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]
+    for file in pair if all(p.is_file() for p in pair) else [path]:
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 found.update(block)
     return found.hexdigest()
 
 
-def _files_of(path: Path) -> list[Path]:
-    """The files of one input: BART scans have two, named with or without suffix."""
-    pair = [path.with_suffix(s) for s in (".cfl", ".hdr")]
-    if path.suffix not in (".cfl", ".hdr"):
-        pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]
-    return pair if all(p.is_file() for p in pair) else [path]
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return f"{value} {digest(value)[:16]}" if value.is_file() else str(value)
+    if isinstance(value, Tensor):
+        total = float(value.abs().double().sum())
+        return f"array {'×'.join(map(str, value.shape))}, sum {total:.6g}"
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, tuple | list):

@@ -190,14 +190,14 @@ def unless_linear(operator: Operator, needs: str) -> str | None:
     return f"it needs {needs}, and this operator is not linear; use PnPCM, DPS or DPnP"
 
 
-def start(run: Run, otherwise: Callable[[], Tensor]) -> Tensor:
-    """``x_init``, else the operator's own start (inpainting: medians), else ``otherwise()``."""
+def start(run: Run) -> Tensor | None:
+    """``x_init``, else the operator's own start (inpainting: medians), else None."""
     if run.x_init is not None:
         return run.x_init
     if hasattr(run.operator, "x_start"):
         x: Tensor = run.operator.x_start(run.y)
         return x
-    return otherwise()
+    return None
 
 
 def z_start(run: Run) -> Tensor | None:

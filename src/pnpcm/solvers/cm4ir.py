@@ -114,7 +114,8 @@ class CM4IR(SolverBase[CM4IRConfig]):
     def _solve(self, run: Run) -> Tensor:
         config, sigmas = self.config, self.config.sigmas
         reg = config.zeta * config.noise_std**2
-        x = start(run, lambda: pinv(run.operator, run.y, reg))
+        x = start(run)
+        x = pinv(run.operator, run.y, reg) if x is None else x
         x = x + sigmas[0] * run.noise(x)
         for k, (sigma, delta) in enumerate(zip(sigmas, config.deltas, strict=True), start=1):
             d = self._estimate(run, x, sigma, delta)

@@ -100,10 +100,8 @@ class DPIR(SolverBase[DPIRConfig]):
 
 def x_start(run: Run, noise_std: float, z: Tensor | None = None) -> Tensor:
     """``x_init``, else the operator's own start, else Aᵀ(AAᵀ + noise_std²)⁻¹y, else z or grey."""
-
-    def otherwise() -> Tensor:
-        if is_linear(run.operator):
-            return prox(run.operator, run.middle, run.y, max(noise_std, NOISE_FLOOR) ** 2)
-        return run.middle if z is None else z
-
-    return start(run, otherwise)
+    x = start(run)
+    if x is None and is_linear(run.operator):
+        x = prox(run.operator, run.middle, run.y, max(noise_std, NOISE_FLOOR) ** 2)
+    x = z if x is None else x
+    return run.middle if x is None else x

@@ -59,16 +59,13 @@ img.mask { image-rendering: pixelated; border: 1px solid var(--line); }
 
 def write_html(volume: Volume, folder: Path) -> list[Path]:
     """``NAME.html``: self-contained, without scripts and links; every text is escaped."""
-    path = folder / f"{volume.name}.html"
-    path.write_text(page(volume), encoding="utf-8")
-    return [path]
-
-
-def page(volume: Volume) -> str:
-    """The document."""
+    slices, h, w = volume.shape
+    voxel = " × ".join(f"{length:.4g}" for length in volume.geometry.voxel)
+    place = f"voxels of {voxel} mm" if volume.geometry.known else NO_GEOMETRY
     parts = [
         f"<h1>{escape(volume.name)}</h1>",
-        f"<p>{escape(_summary(volume))}</p>",
+        f"<p>{slices} {'slice' if slices == 1 else 'slices'} of {h} × {w} pixels, {place}. "
+        f"Reconstructed by pnpcm {__version__}.</p>",
         "<h2>Record</h2>",
         record_tables(volume.record),
         "<h2>Slices</h2>",
@@ -91,20 +88,15 @@ def page(volume: Volume) -> str:
         parts += ["<h2>Slice by slice</h2>", _rows(volume)]
     parts += ["<h2>Sampling</h2>", _mask(volume)]
     body = "\n".join(parts)
-    return (
+    path = folder / f"{volume.name}.html"
+    path.write_text(
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(volume.name)} · pnpcm</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        f"<body>\n{body}\n</body>\n</html>\n",
+        encoding="utf-8",
     )
-
-
-def _summary(volume: Volume) -> str:
-    slices, h, w = volume.shape
-    voxel = " × ".join(f"{length:.4g}" for length in volume.geometry.voxel)
-    place = f"voxels of {voxel} mm" if volume.geometry.known else NO_GEOMETRY
-    plural = "slice" if slices == 1 else "slices"
-    return f"{slices} {plural} of {h} × {w} pixels, {place}. Reconstructed by pnpcm {__version__}."
+    return [path]
 
 
 def _rows(volume: Volume) -> str:
@@ -185,7 +177,9 @@ def record_tables(record: Mapping[str, Any]) -> str:
     groups = {key: value for key, value in record.items() if _is_group(value)}
     sections = [f"<section>{_pairs(single)}</section>"] if single else []
     for key, value in groups.items():
-        sections.append(f"<section><h3>{escape(_title(key))}</h3>{_table(value)}</section>")
+        words = str(key).replace("_", " ")
+        title = escape(words[:1].upper() + words[1:])
+        sections.append(f"<section><h3>{title}</h3>{_table(value)}</section>")
     if not sections:
         return "<p>Nothing was recorded.</p>"
     return '<div class="tables">' + "\n".join(sections) + "</div>"
@@ -251,11 +245,6 @@ def text(value: Any) -> str:
             return f"<details><summary>{len(value)} values</summary>{joined}</details>"
         return joined
     return escape(str(value))
-
-
-def _title(key: str) -> str:
-    words = str(key).replace("_", " ")
-    return words[:1].upper() + words[1:]
 
 
 def _is_group(value: Any) -> bool:
