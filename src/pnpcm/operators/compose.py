@@ -115,7 +115,9 @@ class LinearCompose(Compose, LinearOperatorBase):
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
         *masks, inner = self.operators
         solve = super()._prox_l2
-        if all(isinstance(op, Crop | Inpainting) for op in masks) and _is_square(inner):
+        # a decomposition A = U S Vᵀ with orthogonal square U is known
+        square = isinstance(inner, Blur | SuperResolution) and inner.decomposed
+        if square and all(isinstance(op, Crop | Inpainting) for op in masks):
             solve = self._complete
         if _is_planar(inner) and all(_is_planar(op) for op in masks):
             return each_plane(solve, z, y, gamma)
@@ -145,11 +147,6 @@ class LinearCompose(Compose, LinearOperatorBase):
         )
         step: Tensor = inner.V(inner.U_adjoint(residual.add_(e)).mul_(gamma * s / damping))
         return step.add_(z)
-
-
-def _is_square(op: OperatorBase) -> bool:
-    """Whether a decomposition A = U S Vᵀ with orthogonal square U is known."""
-    return isinstance(op, Blur | SuperResolution) and op.decomposed
 
 
 def _is_planar(op: OperatorBase) -> bool:

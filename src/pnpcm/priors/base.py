@@ -146,8 +146,12 @@ class NetworkPrior(nn.Module):
         stride = stride if isinstance(stride, int) else 1
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
         padding = padding_of(self.network)
+        kernel = next((p for p in self.parameters() if p.ndim == 4 and p.shape[-1] > 1), None)
+        layout = torch.preserve_format
+        if kernel is not None and kernel.is_contiguous(memory_format=torch.channels_last):
+            layout = torch.channels_last  # of loaded files
         padded, *beside = (
-            pad_to_multiple(image, stride, padding).to(dtype, memory_format=self._layout())
+            pad_to_multiple(image, stride, padding).to(dtype, memory_format=layout)
             for image in (x, *images.values())
         )
         level = c_noise.float() if dtype != torch.float64 else c_noise  # half would round it
@@ -163,14 +167,6 @@ class NetworkPrior(nn.Module):
                 "choose a network for this kind of image"
             )
         return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype).contiguous()
-
-    def _layout(self) -> torch.memory_format:
-        """The memory format of the network's kernels; channels-last for loaded files."""
-        kernels = (p for p in self.parameters() if p.ndim == 4 and p.shape[-1] > 1)
-        first = next(kernels, None)
-        if first is not None and first.is_contiguous(memory_format=torch.channels_last):
-            return torch.channels_last
-        return torch.preserve_format
 
     def _check(self, x: Tensor) -> None:
         channels = getattr(self.network, "in_channels", None)

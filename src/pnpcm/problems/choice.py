@@ -104,12 +104,6 @@ class TaskChoice:
             options["mask"] = colour_mask(photo, self.mask_color)
         return build(TASKS[self.task], options), notes
 
-    def to_dict(self) -> dict[str, Any]:
-        """The choice by name, without what was not given."""
-        named = {"task": self.task, "operator": self.operator, "mask_color": self.mask_color}
-        found = named | dict(self.options) | {"mask": self.mask}
-        return {k: v for k, v in found.items() if v is not None}
-
 
 def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> Any:
     """The operator ``module:name``; classes and functions are called, with the shape if taken."""

@@ -134,13 +134,14 @@ def _given(preset: str | Path, steps: int | None) -> Numbered:
 def _exact(
     task: Task, problem: Problem, prior: str, sigma_y: float, options: Options
 ) -> Numbered | None:
+    steps = options.steps or traits_of(problem.operator, 0.0).steps
     for name, row in PRESETS.items():
         same = row.prior == prior and row.operator == task.operator_name
         if (
             same
             and dict(row.options) == task.options
             and math.isclose(row.sigma_y, sigma_y, rel_tol=0.05)
-            and row.solver.n_steps == (options.steps or usual_steps(problem))
+            and row.solver.n_steps == steps
         ):
             return Numbered(row.solver, f"preset {name}")
     return None
@@ -152,7 +153,8 @@ def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, options: Op
     frame = frame_for(problem, 2 * sigma_y)
     alike = [p for p in rows if type(p.solver.data_step) is type(frame["data_step"])]
     rows = alike or rows
-    config = rule(rows, conditions, options.steps or usual_steps(problem), **frame)
+    steps = options.steps or traits_of(problem.operator, 0.0).steps
+    config = rule(rows, conditions, steps, **frame)
     borrowed = family == "inpainting" and task.operator_name == "custom"
     scale = conditions["gain"] ** -2 if borrowed and conditions["gain"] > 0 else None
     return Numbered(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}", scale)
@@ -263,11 +265,6 @@ def frame_for(problem: Problem, noise_std: float) -> dict[str, Any]:
     traits = traits_of(problem.operator, noise_std)
     step = cast(DataStep, Config.from_dict(dict(traits.data_step)))
     return {"data_step": step, "init": traits.init, "clamp": traits.clamp}
-
-
-def usual_steps(problem: Problem) -> int:
-    """Default number of steps."""
-    return traits_of(problem.operator, 0.0).steps
 
 
 # settings ----------------------------------------------------------------------------------------

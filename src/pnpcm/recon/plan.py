@@ -36,7 +36,7 @@ class Priors:
         self._loaded: dict[str | None, Prior] = {}
         if isinstance(prior, str | Path):
             self.name, self._source = str(prior), prior
-            known = catalogue.kinds_of(prior)
+            known = catalogue.kinds(prior)
             self.kinds = known if known else (self._load(None),)
         else:
             prior = catalogue.load_prior(prior)  # a denoiser of another library becomes a prior

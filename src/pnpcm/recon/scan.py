@@ -174,11 +174,10 @@ class ScanJob:
 
     def choices(self) -> dict[str, Any]:
         """The request of the user; a result of another request is computed again."""
-        how = {k: v for k, v in vars(self.how).items() if v is not None}
         mask = None if self.mask is None else dict(vars(self.mask))
         more = {"pnpcm": __version__, "slices": self.slices, "formats": list(self.formats)}
-        reading = {k: v for k, v in self.reading.items() if v is not None}
-        found = more | {"mask": mask} | reading | how | self.options.to_dict()
+        given = dict(self.reading) | {k: v for k, v in vars(self.how).items() if k != "mask"}
+        found = more | given | {"mask": mask} | self.options.to_dict()
         return found | {"prior": self.priors.name}
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:

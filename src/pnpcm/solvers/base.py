@@ -10,7 +10,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -47,16 +47,12 @@ class Run:
         value_range: ValueRange,
     ) -> None:
         self.y, self.operator, self.x_init = y, operator, x_init
-        self._prior, self._callback = prior, callback
+        self.prior = cast(CountedPrior, prior)  # None for solvers that do not call it
+        self._callback = callback
         self.generators = None if generator is None else per_image(generator, len(y))
         self.low, self.high = value_range
         self.residuals: list[Tensor] = []
         self._x_before: Tensor | None = None
-
-    @property
-    def prior(self) -> CountedPrior:
-        assert self._prior is not None, "a solver that takes no prior called one"
-        return self._prior
 
     @property
     def shape(self) -> tuple[int, ...]:
