@@ -38,16 +38,15 @@ def intensity_scale(image: Tensor, convention: str) -> Tensor:
 
 
 EDGE = 0.85
-"""Share of the way to the edge of k-space beyond which noise outweighs signal."""
+"""Distance from the centre, relative to the edge, beyond which noise is larger than signal."""
 
 
 def kspace_noise_std(kspace: Tensor, mask: Tensor) -> Tensor:
     """Noise per real and imaginary part of each slice ``(B,)``, of k-space ``(B, coils, H, W)``.
 
     Median of |Re| and |Im| over the measured samples near the edge of k-space, divided by 0.6745,
-    which is the standard deviation of Gaussian noise (median absolute deviation). What signal is
-    left there makes it an upper estimate. A file that holds zeros there (an interpolated image)
-    tells nothing: 0.
+    which is the standard deviation of Gaussian noise (median absolute deviation). Signal at the
+    edge makes it an upper estimate. A file with zeros there (an interpolated image) gives 0.
     """
     height, width = kspace.shape[-2:]
     sampled = mask.expand(height, width) if mask.ndim == 1 else mask

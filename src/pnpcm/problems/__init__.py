@@ -2,8 +2,7 @@
 
 from pnpcm.problems.choice import TASKS, TaskChoice, build
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
-from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
-from pnpcm.problems.signs import resolve_signs
+from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask, resolve_signs
 from pnpcm.problems.task import Custom, Problem, Task
 
 __all__ = [

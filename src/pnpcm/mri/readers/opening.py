@@ -1,6 +1,6 @@
-"""What every reader asks of a file, in one place, and the sentences it refuses with.
+"""Common parts of the readers: checks of files and arrays with their errors, readout transforms.
 
-Whatever a library raises while it reads a file leaves here as one of our own errors.
+Exceptions of a library that reads a file are raised as errors of pnpcm.
 """
 
 from __future__ import annotations
