@@ -27,7 +27,7 @@ from pnpcm.io.files import save_picture, to_picture, write_json
 from pnpcm.metrics import psnr, ssim
 from pnpcm.metrics.lpips import lpips
 from pnpcm.operators import PhaseRetrieval
-from pnpcm.problems.signs import squared_distance
+from pnpcm.problems.nonlinear import squared_distance
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
 from pnpcm.training.pictures import visible

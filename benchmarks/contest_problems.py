@@ -30,7 +30,7 @@ from pnpcm.problems import (
 from pnpcm.recon.parameters import frame_for
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
-from pnpcm.solvers.problem import is_linear
+from pnpcm.solvers.base import is_linear
 from pnpcm.training.sources import Magnitude
 from pnpcm.tune import Setting
 

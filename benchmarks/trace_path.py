@@ -48,7 +48,7 @@ def trace(command: list[str], source: Path) -> Counter[str]:
                 raise
         finally:
             sys.setprofile(None)
-    called = [e for e in entered if not e[1].endswith(("<module>", "<listcomp>", "<genexpr>"))]
+    called = [e for e in entered if not e[1].endswith(("<module>", "comp>", "<genexpr>"))]
     return Counter(str(Path(file).relative_to(source)) for file, _, _ in called)
 
 

@@ -15,7 +15,7 @@ from pnpcm.names import OPERATOR_NAMES
 
 SOURCE = Path(pnpcm.__file__).parent
 LAYERS = {
-    **dict.fromkeys(("core", "errors", "tables", "names", "places"), 0),
+    **dict.fromkeys(("core", "errors", "names", "places"), 0),
     **dict.fromkeys(("networks", "schedules", "linalg", "transforms", "rng", "counted", "laws"), 1),
     **dict.fromkeys(("arguments",), 1),
     **dict.fromkeys(("io", "metrics"), 1),

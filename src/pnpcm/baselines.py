@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from pnpcm.core import Config
+from pnpcm.names import Table
 from pnpcm.presets import PRESETS
 from pnpcm.solvers import (
     CM4IRConfig,
@@ -30,7 +31,6 @@ from pnpcm.solvers import (
     PiGDMConfig,
     PnPDMConfig,
 )
-from pnpcm.tables import Table
 
 SCANS = ("r4", "r8")
 LINEAR = ("superres-4", "deblur-gauss", "inpaint-70")

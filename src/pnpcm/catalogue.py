@@ -121,16 +121,12 @@ def entries() -> tuple[Entry, ...]:
     return tuple(_entry(name, path, shipped) for name, path, shipped in _files())
 
 
-def kinds(name: str) -> tuple[str, ...]:
-    """The kinds of a name, in the order consistency, edm, vp."""
-    return tuple(kind for kind in _by_kind(name) if kind is not None)
-
-
-def kinds_of(name_or_path: str | Path) -> tuple[str, ...]:
-    """The kinds of a name, without loading any; empty for a path, which has one."""
+def kinds(name_or_path: str | Path) -> tuple[str, ...]:
+    """The kinds of a name, in the order consistency, edm, vp; empty for a path, which has one."""
     if str(name_or_path) in PRIOR_NAMES:
         return ("consistency", "edm")
-    return kinds(str(name_or_path)) if is_name(name_or_path) else ()
+    found = _by_kind(str(name_or_path)) if is_name(name_or_path) else {}
+    return tuple(kind for kind in found if kind is not None)
 
 
 def find(name: str, kind: str | None = None) -> Entry:
@@ -296,12 +292,7 @@ def load_prior(
             sigma_min=sigma_min,
             sigma_max=sigma_max,
         )
-    return _from_own(path, kind, c_noise, {"network": network} | levels)
-
-
-def _from_own(path: Path, kind: str | None, c_noise: str | None, rest: dict[str, Any]) -> Prior:
-    """The prior in a file of pnpcm's format, which must agree with the given arguments."""
-    refuse("pnpcm's format stores it", **rest)
+    refuse("pnpcm's format stores it", network=network, **levels)
     prior = load_saved(path)
     for word, asked in (("kind", kind), ("c_noise", c_noise)):
         stored = getattr(prior, word, None)
@@ -364,11 +355,12 @@ def _entry(name: str, path: Path, shipped: bool) -> Entry:
 def _by_kind(name: str) -> dict[str | None, Entry]:
     """The first file of each kind: usable before damaged, shipped before your own."""
     found = [_entry(n, path, shipped) for n, path, shipped in _files() if n == name]
-    order = {kind: rank for rank, kind in enumerate((*KINDS, None))}
-    found.sort(key=lambda e: (order[e.kind], e.damage is not None))
     chosen: dict[str | None, Entry] = {}
-    for entry in found:
-        chosen.setdefault(entry.kind, entry)
+    for kind in (*KINDS, None):
+        own = [entry for entry in found if entry.kind == kind]
+        usable = [entry for entry in own if not entry.damage]
+        if own:
+            chosen[kind] = (usable or own)[0]
     return chosen
 
 

@@ -113,6 +113,7 @@ class Solver(Protocol):
     ) -> Result: ...
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Config:
     """Base of frozen configuration dataclasses, with conversion to and from JSON values.
 
@@ -126,10 +127,8 @@ class Config:
         Config._classes[cls.__name__] = cls
 
     def to_dict(self) -> dict[str, Any]:
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # subclasses are dataclasses
-        return {"type": type(self).__name__} | {
-            f.name: _to_plain(getattr(self, f.name)) for f in fields
-        }
+        values = {f.name: _to_plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {"type": type(self).__name__} | values
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -142,7 +141,7 @@ class Config:
         target = Config._classes[name]
         if not issubclass(target, cls):
             raise ArgumentError(f"type is {name!r}, expected {cls.__name__}")
-        known = {f.name for f in dataclasses.fields(target)}  # type: ignore[arg-type]
+        known = {f.name for f in dataclasses.fields(target)}
         for key in rest:
             if key not in known:
                 raise UnknownNameError(f"field of {name}", key, known)

@@ -1,4 +1,11 @@
-"""Names of operators, losses and tasks without importing torch, for ``pnpcm --help``."""
+"""Table, a dictionary by name; names of operators, losses and tasks that need no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pnpcm.errors import UnknownNameError
 
 OPERATOR_NAMES = (
     "inpainting",
@@ -27,3 +34,22 @@ TASK_NAMES = (
     "phase-retrieval",
 )
 """Rows of ``TASKS``, the tasks of ``pnpcm restore`` and ``simulate``."""
+
+
+T = TypeVar("T")
+
+
+class Table(dict[str, T]):
+    """``dict`` whose error for a missing row names the nearest or all rows.
+
+    >>> Table("fruit", {"apple": 1})["appel"]
+    Traceback (most recent call last):
+    pnpcm.errors.UnknownNameError: unknown fruit 'appel'; did you mean 'apple'?
+    """
+
+    def __init__(self, kind: str, rows: Mapping[str, T]) -> None:
+        super().__init__(rows)
+        self.kind = kind
+
+    def __missing__(self, name: str) -> T:
+        raise UnknownNameError(self.kind, name, self)

@@ -22,8 +22,8 @@ from typing import Any
 
 from pnpcm.core import DataStep
 from pnpcm.errors import ArgumentError
+from pnpcm.names import Table
 from pnpcm.solvers import CGStep, GradientStep, PnPCMConfig, ProxStep
-from pnpcm.tables import Table
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,7 @@ from pnpcm.operators import FunctionOperator
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.rng import generators, per_image, randn_like
-from pnpcm.solvers.base import SolverBase
-from pnpcm.solvers.problem import is_linear
+from pnpcm.solvers.base import SolverBase, is_linear
 from rows import check_rows
 
 DRAWS = {

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError, ShapeError
 from pnpcm.networks.kernel_wizard import KernelWizard
-from pnpcm.operators.kernels import motion_kernel
+from pnpcm.operators.blur import motion_kernel
 from pnpcm.operators.nonlinear_blur import (
     NonlinearBlur,
     default_code,

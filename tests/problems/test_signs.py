@@ -5,7 +5,7 @@ import torch
 from golden import Tanh, code_mask, gen, image
 from pnpcm import ConsistencyModel
 from pnpcm.operators import PhaseRetrieval
-from pnpcm.problems.signs import resolve_signs
+from pnpcm.problems.nonlinear import resolve_signs
 
 PRIOR = ConsistencyModel(Tanh())
 

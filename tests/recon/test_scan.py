@@ -15,7 +15,7 @@ from pnpcm.mri.espirit import espirit
 from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scan import Scan, crop_centre
-from pnpcm.mri.simulated_file import phantoms, write_simulated
+from pnpcm.mri.simulate import phantoms, write_simulated
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.recon import reconstruct

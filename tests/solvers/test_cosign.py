@@ -24,8 +24,8 @@ from pnpcm.operators import (
 from pnpcm.priors import ConsistencyModel, GaussianPrior
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.rng import generators, randn_like
+from pnpcm.solvers.base import back_projection
 from pnpcm.solvers.cosign import CoSIGN, CoSIGNConfig
-from pnpcm.solvers.problem import back_projection
 
 S_MIN = 0.002
 

@@ -11,7 +11,7 @@ from pnpcm import GradientStep
 from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.linalg import cg, inner, norm, power_norm
 from pnpcm.operators import FunctionOperator, GaussianBlur
-from pnpcm.solvers.descent import Objective, gradient_descent, lbfgs
+from pnpcm.solvers.data_steps import Objective, gradient_descent, lbfgs
 
 
 def scalar(curvature: float) -> tuple[Objective, list[float]]:

@@ -15,7 +15,7 @@ from pnpcm.solvers.base import Run
 from pnpcm.solvers.dpnp import DPnP, DPnPConfig
 from pnpcm.solvers.dps import DPS, DPSConfig
 from pnpcm.solvers.level_grids import EulerStep, official_kappas
-from pnpcm.solvers.posterior_samplers import posterior_flow, reverse_diffusion
+from pnpcm.solvers.split_gibbs import posterior_flow, reverse_diffusion
 from solvers.bench import (
     GAINS,
     MEAN,

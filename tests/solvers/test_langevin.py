@@ -7,7 +7,7 @@ from torch import Tensor
 from pnpcm.errors import OperatorError
 from pnpcm.rng import generators
 from pnpcm.solvers.base import Run
-from pnpcm.solvers.langevin import coupled_langevin, plain_langevin
+from pnpcm.solvers.split_gibbs import coupled_langevin, plain_langevin
 from solvers.bench import GAINS, NOISE_STD, Diagonal, Y, close, measurement
 
 ETA = 0.3

@@ -21,8 +21,7 @@ from pnpcm.operators import (
     SuperResolution,
 )
 from pnpcm.operators.bases import SeparableBasis, toeplitz
-from pnpcm.solvers.data_steps import data_objective
-from pnpcm.solvers.descent import gradient_descent
+from pnpcm.solvers.data_steps import data_objective, gradient_descent
 
 SHAPE = (3, 256, 256)
 

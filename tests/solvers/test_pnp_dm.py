@@ -16,7 +16,7 @@ from pnpcm.rng import generators
 from pnpcm.solvers.base import Run
 from pnpcm.solvers.level_grids import GRIDS, euler_steps
 from pnpcm.solvers.pnp_dm import PnPDM, PnPDMConfig
-from pnpcm.solvers.posterior_samplers import reverse_diffusion
+from pnpcm.solvers.split_gibbs import reverse_diffusion
 from solvers.bench import (
     MEAN,
     STD,

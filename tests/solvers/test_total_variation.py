@@ -10,7 +10,7 @@ from pnpcm import measure
 from pnpcm.core import Operator, Step
 from pnpcm.errors import ArgumentError, OperatorError
 from pnpcm.operators import JPEG, GaussianBlur, Inpainting, MultiCoilMRI, SuperResolution
-from pnpcm.solvers.problem import image_shape
+from pnpcm.solvers.base import image_shape
 from pnpcm.solvers.total_variation import TV, TVConfig, gradient, gradient_adjoint
 
 

@@ -10,8 +10,7 @@ from PIL import Image
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.training.data import SampleNumbers, Samples, SourceConfig, generator_of, loader
-from pnpcm.training.fastmri import FastMRI, combine
-from pnpcm.training.sources import Folder, Lmdb, Magnitude, Npz, shrink
+from pnpcm.training.sources import FastMRI, Folder, Lmdb, Magnitude, Npz, combine, shrink
 
 
 def pictures(folder: Path, n: int = 5, size: tuple[int, int] = (12, 10)) -> np.ndarray:

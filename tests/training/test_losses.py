@@ -9,7 +9,6 @@ from torch import Tensor
 from pnpcm.names import METHOD_NAMES
 from pnpcm.rng import generators
 from pnpcm.schedules import karras
-from pnpcm.training.distances import DISTANCES
 from pnpcm.training.losses import (
     LOSSES,
     ConsistencyLoss,
@@ -20,7 +19,7 @@ from pnpcm.training.losses import (
     heun_step,
     log_normal,
 )
-from pnpcm.training.step import Batch, Nets, neighbours
+from pnpcm.training.step import DISTANCES, Batch, Nets, neighbours
 
 KARRAS_40 = (
     *(80, 69.45095, 60.11739, 51.88032, 44.63020, 38.26646, 32.69689, 27.83711, 23.61009),

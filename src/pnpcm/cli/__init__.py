@@ -14,10 +14,9 @@ import typer
 from pnpcm import __version__
 from pnpcm.cli.compare import compare
 from pnpcm.cli.mri import mri, simulate_mri
+from pnpcm.cli.photo import restore, simulate
 from pnpcm.cli.priors import priors
-from pnpcm.cli.restore import restore
 from pnpcm.cli.shared import in_its_spelling
-from pnpcm.cli.simulate import simulate
 from pnpcm.cli.train import train
 from pnpcm.cli.tune import tune
 from pnpcm.errors import ArgumentError, PnPCMError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +15,17 @@ from pnpcm.errors import ArgumentError
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pnpcm.recon import Options
+
 FORMATS = "h5,nifti,png,html"
 
 
+@shared.takes(options=shared.options)
 def mri(
     inputs: Annotated[
         list[Path], typer.Argument(help="Raw scans: fastMRI or ISMRMRD .h5, .cfl, .npz, .mat.")
     ],
+    *,
     mask: Annotated[
         str | None,
         typer.Option(help="Undersample a full scan with this mask: gaussian1d … or a .npy file."),
@@ -84,21 +89,10 @@ def mri(
     slices: Annotated[
         str | None, typer.Option(help="Slices to reconstruct: 3, 3:10, 3:10:2; default: all.")
     ] = None,
-    prior: Annotated[str, typer.Option(help="Prior: mri, a file, a folder or a Hub id.")] = "mri",
-    method: shared.Method = None,
-    aim: shared.Aim = "fidelity",
-    sigma_y: Annotated[
-        str, typer.Option(help="Noise std on the prior's [0, 1] scale, or auto (estimated).")
-    ] = "auto",
-    steps: shared.Steps = None,
-    preset: shared.PresetName = None,
-    set_: shared.Set = None,
-    samples: shared.Samples = 1,
+    options: Options,
     batch: Annotated[
         int, typer.Option(help="Number of slices per batch; fewer need less memory.")
     ] = 4,
-    seed: shared.Seed = 0,
-    device: shared.Device = "cpu",
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/mri"),
     format: Annotated[
         str, typer.Option(help="Output formats, any of h5,nifti,dicom,npy,png,html.")
@@ -116,14 +110,14 @@ def mri(
     from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.preparation import SliceOptions
     from pnpcm.mri.writers import check_formats
-    from pnpcm.recon.batch import process
     from pnpcm.recon.plan import Priors
-    from pnpcm.recon.scan import ScanJob, scan_targets
+    from pnpcm.recon.record import process
+    from pnpcm.recon.scan import DEFAULT_PRIOR, ScanJob, scan_targets
 
     formats = check_formats([f.strip() for f in format.split(",") if f.strip()])
     drawn = None
     if mask is not None:
-        drawn = MaskChoice(mask, acceleration, acs, center_fraction, seed)
+        drawn = MaskChoice(mask, acceleration, acs, center_fraction, options.seed)
     how = SliceOptions(
         coil_maps=None if maps is None else _maps(maps),
         maps_from=maps_from,
@@ -137,24 +131,12 @@ def mri(
         crop_first=None if crop_first is None else _sides("crop_first", crop_first),
         whiten=whiten,
     )
-    options = shared.options(
-        sigma_y,
-        set_,
-        prior=prior,
-        method=method,
-        aim=aim,
-        steps=steps,
-        preset=preset,
-        samples=samples,
-        batch=batch,
-        seed=seed,
-        device=device,
-    )
+    options = replace(options, batch=batch)
     reading = {"contrast": contrast, "repetition": repetition, "set": set_index}
     with shared.slices_bar(disable=json_) as progress:
         job = ScanJob(
             options=options,
-            priors=Priors(prior, device),
+            priors=Priors(options.prior or DEFAULT_PRIOR, options.device),
             how=how,
             mask=drawn,
             slices=slices,
@@ -221,7 +203,7 @@ def simulate_mri(
     import torch
 
     from pnpcm.mri.masks import MaskChoice
-    from pnpcm.mri.simulated_file import phantoms, write_simulated
+    from pnpcm.mri.simulate import phantoms, write_simulated
 
     if images is None:
         magnitude = phantoms(slices, _sides("size", size))

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -20,100 +21,185 @@ from pnpcm.names import TASK_NAMES
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pnpcm.problems import Task
     from pnpcm.recon import Options
-    from pnpcm.recon.batch import Outcome
+    from pnpcm.recon.record import Outcome
 
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
-Factor = Annotated[
-    int | None, typer.Option(help="superres: downsampling factor, an integer ≥ 2; default: 4.")
-]
-Downsampler = Annotated[str | None, typer.Option(help="superres: bicubic (default) or area.")]
-Kernel = Annotated[Path | None, typer.Option(help="deblur: .npy file of a 2-D kernel.")]
-Gaussian = Annotated[
-    str | None, typer.Option(help="deblur: SIZE,SIGMA of a Gaussian kernel in pixels, e.g. 5,10.")
-]
-Motion = Annotated[
-    str | None,
-    typer.Option(help="deblur: LENGTH,ANGLE of a motion kernel in pixels, degrees, e.g. 15,30."),
-]
-Boundary = Annotated[
-    str | None,
-    typer.Option(help="deblur: boundary, unknown (default), zero, circular or reflect."),
-]
-LinearLight = Annotated[
-    bool, typer.Option(help="deblur: the blur acts on linear light, not on sRGB values.")
-]
-Quality = Annotated[
-    int | None, typer.Option(help="jpeg: quality 1…100; default: the file's own tables.")
-]
-Length = Annotated[float | None, typer.Option(help="nonlinear-deblur: motion in pixels.")]
-Angle = Annotated[
-    float | None, typer.Option(help="nonlinear-deblur: direction of motion in degrees.")
-]
-ReferenceOperator = Annotated[
-    bool,
-    typer.Option(
-        "--reference-operator",
-        help="deblur, jpeg, phase-retrieval: the operator of the authors' released code, "
-        "for which the presets …-reference list the scores.",
-    ),
-]
 Missing = Annotated[
     float | None,
     typer.Option(help="inpaint: share of pixels removed at random, in [0, 1); default: 0.7."),
 ]
-KernelWizard = Annotated[
-    Path | None,
-    typer.Option(help="nonlinear-deblur: file of the paper's blur network, GOPRO_wVAE.pth."),
-]
-
-# fields of Options
-Method = Annotated[
-    str | None,
-    typer.Option(help="Solver: pnp-cm, dpir, pnp-admm, diffpir, dps …; default: by task."),
-]
-PriorName = Annotated[
-    str, typer.Option("--prior", help="Prior: natural, faces, a file, a folder or a Hub id.")
-]
-Aim = Annotated[
-    str,
-    typer.Option(help="fidelity (closest to the truth), perception (injected noise), or 0 to 1."),
-]
-SigmaY = Annotated[
-    str, typer.Option(help="Noise std of the input on the [0, 1] scale, or auto (estimated).")
-]
-Steps = Annotated[
-    int | None, typer.Option(help="Number of steps; default: the preset's or the rule's.")
-]
-PresetName = Annotated[str | None, typer.Option("--preset", help="Name or file of a preset.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Set one hyperparameter, e.g. rho_start=0.1; repeatable."),
-]
-Samples = Annotated[
-    int, typer.Option(help="Number of independent samples; more than 1 give mean and std.")
-]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
-Tile = Annotated[
-    int, typer.Option(help="Side of the prior's tiles in pixels; smaller ones need less memory.")
-]
-Halo = Annotated[
-    int | None,
-    typer.Option(help="Overlap around a tile in pixels; default: the network's receptive field."),
-]
-Device = Annotated[str, typer.Option(help="Device of the computation: cpu, cuda, mps …")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
 
 
-def options(sigma_y: str, set_: list[str] | None, **fields: Any) -> Options:
-    """The :class:`Options` of a command; ``sigma_y`` and ``set_`` are parsed from text."""
+# options of several commands ---------------------------------------------------------------------
+def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator of a command whose parameter ``name`` is the result of ``groups[name]``.
+
+    On the command line the parameters of the group take the place of ``name``, so that each option
+    is spelled once and every command has it in the same words.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        members = {name: _parameters(group) for name, group in groups.items()}
+
+        @wraps(command)
+        def call(**given: Any) -> None:
+            for name, group in groups.items():
+                given[name] = group(**{p.name: given.pop(p.name) for p in members[name]})
+            command(**given)
+
+        found = [q for p in _parameters(command) for q in members.get(p.name, [p])]
+        call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+        call.__annotations__ = {p.name: p.annotation for p in found}
+        return call
+
+    return decorate
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters with their annotations as objects; ``Options`` would import torch."""
+    hints = get_type_hints(function, localns={"Options": Any}, include_extras=True)
+    own = inspect.signature(function).parameters.values()
+    return [p.replace(annotation=hints[p.name], kind=p.KEYWORD_ONLY) for p in own]
+
+
+def options(
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Prior: natural, faces, mri, a file, a folder or a Hub id; default: natural, for "
+            "scans mri."
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="Solver: pnp-cm, dpir, pnp-admm, diffpir, dps …; default: by task."),
+    ] = None,
+    aim: Annotated[
+        str,
+        typer.Option(
+            help="fidelity (closest to the truth), perception (injected noise), or 0 to 1."
+        ),
+    ] = "fidelity",
+    sigma_y: Annotated[
+        str, typer.Option(help="Noise std of the input on the [0, 1] scale, or auto (estimated).")
+    ] = "auto",
+    steps: Annotated[
+        int | None, typer.Option(help="Number of steps; default: the preset's or the rule's.")
+    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Name or file of a preset.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Set one hyperparameter, e.g. rho_start=0.1; repeatable."),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option(help="Number of independent samples; more than 1 give mean and std.")
+    ] = 1,
+    seed: Seed = 0,
+    device: Annotated[
+        str, typer.Option(help="Device of the computation: cpu, cuda, mps …")
+    ] = "cpu",
+) -> Options:
+    """The :class:`Options` of a reconstruction."""
     from pnpcm.recon import Options
 
-    fields["aim"] = _value(fields["aim"])
-    return Options(sigma_y=noise(sigma_y), settings=parse_settings(set_ or []), **fields)
+    try:
+        noise = None if sigma_y == "auto" else float(sigma_y)
+    except ValueError as error:
+        raise ArgumentError(
+            f"sigma_y is {sigma_y!r}, expected auto or a number like 0.05"
+        ) from error
+    return Options(
+        prior=prior,
+        method=method,
+        aim=_value(aim),
+        sigma_y=noise,
+        steps=steps,
+        preset=preset,
+        settings=parse_settings(set_ or []),
+        samples=samples,
+        seed=seed,
+        device=device,
+    )
 
 
+def task_values(
+    factor: Annotated[
+        int | None, typer.Option(help="superres: downsampling factor, an integer ≥ 2; default: 4.")
+    ] = None,
+    downsampler: Annotated[
+        str | None, typer.Option(help="superres: bicubic (default) or area.")
+    ] = None,
+    kernel: Annotated[Path | None, typer.Option(help="deblur: .npy file of a 2-D kernel.")] = None,
+    gaussian: Annotated[
+        str | None,
+        typer.Option(help="deblur: SIZE,SIGMA of a Gaussian kernel in pixels, e.g. 5,10."),
+    ] = None,
+    motion: Annotated[
+        str | None,
+        typer.Option(
+            help="deblur: LENGTH,ANGLE of a motion kernel in pixels, degrees, e.g. 15,30."
+        ),
+    ] = None,
+    linear_light: Annotated[
+        bool, typer.Option(help="deblur: the blur acts on linear light, not on sRGB values.")
+    ] = False,
+    quality: Annotated[
+        int | None, typer.Option(help="jpeg: quality 1…100; default: the file's own tables.")
+    ] = None,
+    length: Annotated[
+        float | None, typer.Option(help="nonlinear-deblur: motion in pixels.")
+    ] = None,
+    angle: Annotated[
+        float | None, typer.Option(help="nonlinear-deblur: direction of motion in degrees.")
+    ] = None,
+    reference_operator: Annotated[
+        bool,
+        typer.Option(
+            "--reference-operator",
+            help="deblur, jpeg, phase-retrieval: the operator of the authors' released code, "
+            "for which the presets …-reference list the scores.",
+        ),
+    ] = False,
+    kernel_wizard: Annotated[
+        Path | None,
+        typer.Option(help="nonlinear-deblur: file of the paper's blur network, GOPRO_wVAE.pth."),
+    ] = None,
+) -> dict[str, Any]:
+    """The options of a task that were given, as fields of its class."""
+    found = {
+        "factor": factor,
+        "downsampler": downsampler,
+        "kernel": None if kernel is None else _kernel(kernel),
+        "gaussian": None if gaussian is None else _pair("gaussian", gaussian),
+        "motion": None if motion is None else _pair("motion", motion),
+        "linear_light": linear_light or None,
+        "quality": quality,
+        "length": length,
+        "angle": angle,
+        "reference": reference_operator or None,
+        # absolute: the measurement file may be read from another folder
+        "kernel_wizard": None if kernel_wizard is None else str(kernel_wizard.resolve()),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def simulated_task(task: str | None, values: dict[str, Any], missing: float | None) -> Task:
+    """The task that is simulated on clean images; ``inpaint`` without a mask draws one."""
+    from pnpcm.problems import TASKS, build
+
+    if task is None:
+        raise ArgumentError(f"--task is missing; expected one of {', '.join(TASK_NAMES)}")
+    if missing is None and task == "inpaint" and "mask" not in values:
+        missing = 0.7
+    return build(TASKS[task], values if missing is None else values | {"missing": missing})
+
+
+# values ------------------------------------------------------------------------------------------
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """The values of ``name=value`` arguments; commas separate the entries of a list."""
     found: dict[str, Any] = {}
@@ -136,103 +222,6 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
-
-
-def show(
-    outcomes: Iterable[Outcome], count: int, command: Callable[..., None], *, as_json: bool
-) -> None:
-    """Print progress and one line (or JSON object) per input; exit with 1 or 2 on failures."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    failed = 0
-    quiet = not console.is_terminal or count == 1
-    for outcome in track(outcomes, command.__name__, count, console=console, disable=quiet):
-        failed += outcome.status == "failed"
-        if as_json:
-            print(json.dumps(_line(outcome), ensure_ascii=False), flush=True)
-        elif outcome.status == "failed":
-            print(f"pnpcm: {in_its_spelling(outcome.message, command)}", file=sys.stderr)
-        else:
-            _print(outcome, detailed=count == 1)
-    if failed:
-        raise typer.Exit(2 if failed == count == 1 else 1)
-
-
-@contextmanager
-def slices_bar(*, disable: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar for the slices of each scan, shown only on a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=disable or not console.is_terminal) as bar:
-        lines: dict[str, Any] = {}
-
-        def show(name: str, done: int, count: int) -> None:
-            if name not in lines:
-                lines[name] = bar.add_task(f"{name}, slices", total=count)
-            bar.update(lines[name], completed=done)
-
-        yield show
-
-
-def _line(outcome: Outcome) -> dict[str, Any]:
-    found: dict[str, Any] = {"input": str(outcome.input), "status": outcome.status}
-    if outcome.status == "failed":
-        return found | {"error": outcome.message}
-    return found | {"output": str(outcome.output)} | dict(outcome.record)
-
-
-def _print(outcome: Outcome, *, detailed: bool) -> None:
-    if outcome.message and detailed:
-        print(outcome.message)
-    judged = outcome.record.get("check", {})
-    verdict = "; ".join([judged.get("verdict", ""), *judged.get("warnings", [])])
-    print(f"{outcome.status}: {outcome.output}" + ("" if detailed else f" · {verdict}"))
-
-
-def in_its_spelling(message: str, command: Callable[..., None]) -> str:
-    """A message of the library with the options of ``command`` as they are typed in a shell.
-
-    ``sigma_y`` becomes ``--sigma-y`` everywhere, ``steps=0`` and "steps is", "steps must" become
-    ``--steps 0`` and "--steps is", "--steps must". Positional arguments keep their names.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    for name in inspect.signature(command).parameters:
-        if any(isinstance(m, ArgumentInfo) for m in getattr(hints[name], "__metadata__", ())):
-            continue
-        option = "--" + name.rstrip("_").replace("_", "-")
-        after = r"(?![\w-])" if "_" in name.rstrip("_") else r"(?= (?:is|must|has|are|holds) |=)"
-        message = re.sub(rf"(?<![\w./-]){re.escape(name.rstrip('_'))}{after}", option, message)
-        message = message.replace(f"{option}=", f"{option} ")
-    return message
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given, parsed into values."""
-    found = {k: v for k, v in options.items() if v is not None and v is not False}
-    for name in ("gaussian", "motion"):
-        if name in found:
-            found[name] = _pair(name, found[name])
-    if "kernel" in found:
-        found["kernel"] = _kernel(found["kernel"])
-    if "reference_operator" in found:
-        found["reference"] = found.pop("reference_operator")
-    if "kernel_wizard" in found:  # absolute: the measurement file may be read from another folder
-        found["kernel_wizard"] = str(found["kernel_wizard"].resolve())
-    return found
-
-
-def noise(text: str) -> float | None:
-    """The number given as ``--sigma-y``, or None for auto."""
-    if text == "auto":
-        return None
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ArgumentError(f"sigma_y is {text!r}, expected auto or a number like 0.05") from error
 
 
 def _pair(name: str, text: str) -> tuple[float, float]:
@@ -265,3 +254,72 @@ def _kernel(path: Path) -> Tensor:
             "array of real numbers"
         )
     return torch.from_numpy(values.astype(np.float64))
+
+
+# output ------------------------------------------------------------------------------------------
+def show(
+    outcomes: Iterable[Outcome], count: int, command: Callable[..., None], *, as_json: bool
+) -> None:
+    """Print progress and one line (or JSON object) per input; exit with 1 or 2 on failures."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    failed = 0
+    quiet = not console.is_terminal or count == 1
+    for outcome in track(outcomes, command.__name__, count, console=console, disable=quiet):
+        failed += outcome.status == "failed"
+        if as_json:
+            print(json.dumps(_line(outcome), ensure_ascii=False), flush=True)
+        elif outcome.status == "failed":
+            print(f"pnpcm: {in_its_spelling(outcome.message, command)}", file=sys.stderr)
+        else:
+            check = outcome.record.get("check", {})
+            verdict = "; ".join([check.get("verdict", ""), *check.get("warnings", [])])
+            if outcome.message and count == 1:
+                print(outcome.message)
+            print(f"{outcome.status}: {outcome.output}" + (count > 1) * f" · {verdict}")
+    if failed:
+        raise typer.Exit(2 if failed == count == 1 else 1)
+
+
+@contextmanager
+def slices_bar(*, disable: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar for the slices of each scan, shown only on a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=disable or not console.is_terminal) as bar:
+        lines: dict[str, Any] = {}
+
+        def show(name: str, done: int, count: int) -> None:
+            if name not in lines:
+                lines[name] = bar.add_task(f"{name}, slices", total=count)
+            bar.update(lines[name], completed=done)
+
+        yield show
+
+
+def _line(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = {"input": str(outcome.input), "status": outcome.status}
+    if outcome.status == "failed":
+        return found | {"error": outcome.message}
+    return found | {"output": str(outcome.output)} | dict(outcome.record)
+
+
+def in_its_spelling(message: str, command: Callable[..., None]) -> str:
+    """A message of the library with the options of ``command`` as they are typed in a shell.
+
+    ``sigma_y`` becomes ``--sigma-y`` everywhere, ``steps=0`` and "steps is", "steps must" become
+    ``--steps 0`` and "--steps is", "--steps must". Positional arguments keep their names.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    for name in inspect.signature(command).parameters:
+        if any(isinstance(m, ArgumentInfo) for m in getattr(hints[name], "__metadata__", ())):
+            continue
+        option = "--" + name.rstrip("_").replace("_", "-")
+        after = r"(?![\w-])" if "_" in name.rstrip("_") else r"(?= (?:is|must|has|are|holds) |=)"
+        message = re.sub(rf"(?<![\w./-]){re.escape(name.rstrip('_'))}{after}", option, message)
+        message = message.replace(f"{option}=", f"{option} ")
+    return message

@@ -9,25 +9,21 @@ import typer
 
 from pnpcm.cli import shared
 from pnpcm.errors import ArgumentError
-from pnpcm.names import TASK_NAMES
 
 
+@shared.takes(values=shared.task_values)
 def tune(
+    *,
     data: Annotated[Path, typer.Option(help="Folder of clean images.")],
     task: shared.TaskName = None,
     sigma_y: Annotated[
         float, typer.Option(help="Std of the simulated noise on the [0, 1] scale.")
     ] = 0.05,
     missing: shared.Missing = None,
-    factor: shared.Factor = None,
-    downsampler: shared.Downsampler = None,
-    kernel: shared.Kernel = None,
-    gaussian: shared.Gaussian = None,
-    motion: shared.Motion = None,
-    quality: shared.Quality = None,
-    length: shared.Length = None,
-    angle: shared.Angle = None,
-    prior: shared.PriorName = "natural",
+    values: dict[str, Any],
+    prior: Annotated[
+        str, typer.Option(help="Prior: natural, faces, a file, a folder or a Hub id.")
+    ] = "natural",
     steps: Annotated[
         int | None, typer.Option(help="Number of steps of the preset; default: by task.")
     ] = None,
@@ -58,29 +54,13 @@ def tune(
 
     from pnpcm.catalogue import load_prior
     from pnpcm.io.files import write_json
-    from pnpcm.problems import TASKS, build
     from pnpcm.tune.search import picture_of_search
     from pnpcm.tune.search import tune as search
     from pnpcm.tune.study import tried
 
-    if task is None:
-        raise ArgumentError(f"--task is missing; expected one of {', '.join(TASK_NAMES)}")
     if trials < 1 or images < 1:
         raise ArgumentError(f"--trials and --images must be ≥ 1, got {trials} and {images}")
-    values = shared.given(
-        missing=missing,
-        factor=factor,
-        downsampler=downsampler,
-        kernel=kernel,
-        gaussian=gaussian,
-        motion=motion,
-        quality=quality,
-        length=length,
-        angle=angle,
-    )
-    if task == "inpaint" and "missing" not in values:
-        values["missing"] = 0.7
-    wanted = build(TASKS[task], values)
+    wanted = shared.simulated_task(task, values, missing)
     loaded = load_prior(prior)
     x = _crops(data, images, size, loaded)
     out.parent.mkdir(parents=True, exist_ok=True)

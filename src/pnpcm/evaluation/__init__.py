@@ -1,9 +1,18 @@
 """Evaluation of a prior: denoising scores on test images, and samples."""
 
 from pnpcm.evaluation.images import Images, fit
-from pnpcm.evaluation.report import PUBLISHED, Published, comparison, markdown, rows
 from pnpcm.evaluation.samples import Drawn, draw, sheet
-from pnpcm.evaluation.scores import Evaluation, Score, evaluate, next_level
+from pnpcm.evaluation.scores import (
+    PUBLISHED,
+    Evaluation,
+    Published,
+    Score,
+    comparison,
+    evaluate,
+    markdown,
+    next_level,
+    rows,
+)
 
 __all__ = [
     "PUBLISHED",

@@ -20,7 +20,7 @@ from pnpcm.errors import ArgumentError, ShapeError
 Picture = Image.Image
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write to a temporary file and rename it, so that readers see the old or the new file."""
     if not path.parent.is_dir():
         raise ArgumentError(f"path is {path}, but {path.parent} is not a folder; create it first")
@@ -65,16 +65,12 @@ def _is_running(process: int) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
-    write_atomically(path, lambda temporary: _write_text(temporary, text))
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON atomically."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
 
 
 def read_image(path: str | Path) -> Tensor:

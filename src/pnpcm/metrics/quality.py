@@ -1,13 +1,16 @@
-"""PSNR and SSIM of a reconstruction against a reference, one value per image."""
+"""PSNR and SSIM against a reference, one value per image; denoising PSNR of a prior."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pnpcm.core import ValueRange
+from pnpcm.core import Prior, ValueRange
 from pnpcm.errors import ShapeError
+from pnpcm.rng import generators, randn_like
 
 
 def psnr(
@@ -59,3 +62,21 @@ def _unit(x: Tensor, x_true: Tensor, value_range: ValueRange, clamp: bool) -> tu
     low, high = value_range
     a, b = ((t - low) / (high - low) for t in (x, x_true))
     return (a.clamp(0, 1), b.clamp(0, 1)) if clamp else (a, b)
+
+
+@torch.no_grad()
+def denoising_psnr(
+    prior: Prior, x: Tensor, sigma: float, *, batch: int = 16, **beside: Tensor
+) -> float:
+    """Mean PSNR of prior(x + σn, σ) over images ``(B, C, H, W)``; noise of image i from seed i.
+
+    ``beside``: additional inputs of the prior per image, e.g. ``hint``.
+    """
+    scores = []
+    for first in range(0, len(x), batch):
+        clean = x[first : first + batch]
+        noise = randn_like(clean, generators(range(first, first + len(clean))))
+        shown: dict[str, Any] = {k: v[first : first + batch] for k, v in beside.items()}
+        denoised = prior(clean + sigma * noise, sigma, **shown)
+        scores.append(psnr(denoised, clean, value_range=prior.value_range))
+    return float(torch.cat(scores).mean())

@@ -6,8 +6,15 @@ from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scale import intensity_scale
 from pnpcm.mri.scan import Geometry, Scan
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
-from pnpcm.mri.simulate import SimulatedScan, birdcage_maps, phantom, simulate_scan, smooth_phase
-from pnpcm.mri.simulated_file import phantoms, write_simulated
+from pnpcm.mri.simulate import (
+    SimulatedScan,
+    birdcage_maps,
+    phantom,
+    phantoms,
+    simulate_scan,
+    smooth_phase,
+    write_simulated,
+)
 from pnpcm.mri.writers import WRITERS, Volume, write_volume
 
 __all__ = [

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.tables import Table
+from pnpcm.names import Table
 
 Size = tuple[int, int]
 

@@ -16,9 +16,8 @@ from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import cg, to_channels, to_complex
 from pnpcm.mri.coils import combine_sets, compression, mix, phase_factor, whitening
 from pnpcm.mri.espirit import count_sets, espirit, fit_kernel
-from pnpcm.mri.noise import kspace_noise_std
 from pnpcm.mri.sampling import calibration, infer_mask, low_resolution
-from pnpcm.mri.scale import intensity_scale
+from pnpcm.mri.scale import intensity_scale, kspace_noise_std
 from pnpcm.mri.scan import Scan, Size, crop_centre
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.transforms import fft2c, ifft2c

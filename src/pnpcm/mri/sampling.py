@@ -166,14 +166,12 @@ def low_resolution(kspace: Tensor, mask: Tensor, width: int = 24) -> Tensor:
     h, w = rows.stop - rows.start, cols.stop - cols.start
     if min(h, w) < 2:
         return ifft2c(kspace * mask.to(kspace))
-    window = _hamming(h, kspace)[:, None] * _hamming(w, kspace)
+    down, across = (
+        torch.hamming_window(n, periodic=n % 2 == 0, device=kspace.device) for n in (h, w)
+    )
     weights = kspace.real.new_zeros(size)
-    weights[rows, cols] = window
+    weights[rows, cols] = down[:, None] * across
     return ifft2c(kspace * weights)
-
-
-def _hamming(n: int, like: Tensor) -> Tensor:
-    return torch.hamming_window(n, periodic=n % 2 == 0, device=like.device)
 
 
 def _centre(mask: Tensor, size: tuple[int, int], width: int) -> tuple[slice, slice]:

@@ -1,4 +1,4 @@
-"""Intensity conventions: which magnitude a prior calls bright."""
+"""Intensity scale of a prior, and the noise level of a scan from its own k-space."""
 
 from __future__ import annotations
 
@@ -35,3 +35,24 @@ def intensity_scale(image: Tensor, convention: str) -> Tensor:
     if bool(empty.any()):
         warnings.warn("an image has no signal; its intensity is left as it is", stacklevel=2)
     return torch.where(empty, 1.0, level / top.clamp_min(torch.finfo(top.dtype).tiny))
+
+
+EDGE = 0.85
+"""Distance from the centre, relative to the edge, beyond which noise is larger than signal."""
+
+
+def kspace_noise_std(kspace: Tensor, mask: Tensor) -> Tensor:
+    """Noise per real and imaginary part of each slice ``(B,)``, of k-space ``(B, coils, H, W)``.
+
+    Median of |Re| and |Im| over the measured samples near the edge of k-space, divided by 0.6745,
+    which is the standard deviation of Gaussian noise (median absolute deviation). Signal at the
+    edge makes it an upper estimate. A file with zeros there (an interpolated image) gives 0.
+    """
+    height, width = kspace.shape[-2:]
+    sampled = mask.expand(height, width) if mask.ndim == 1 else mask
+    p, q = ((torch.arange(n) - n // 2).abs() / (n / 2) for n in (height, width))
+    outer = (torch.maximum(p[:, None], q[None]) > EDGE).to(kspace.device) & sampled
+    if not bool(outer.any()):
+        outer = sampled
+    values = torch.view_as_real(kspace[..., outer].resolve_conj()).flatten(1).abs()
+    return values.median(1).values / 0.6745

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError
 from pnpcm.networks.blocks import zeroed
-from pnpcm.networks.config import UNetConfig
-from pnpcm.networks.unet import Encoder, UNet
+from pnpcm.networks.unet import Encoder, UNet, UNetConfig
 
 
 class ControlNet(Encoder):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from pnpcm.errors import CheckpointError
-from pnpcm.networks.config import DEFAULT_MULT, UNetConfig
+from pnpcm.networks.unet import DEFAULT_MULT, UNetConfig
 
 
 def infer_config(state_dict: Mapping[str, Tensor], *, num_head_channels: int = 64) -> UNetConfig:

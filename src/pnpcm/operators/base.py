@@ -11,8 +11,9 @@ use the dtype and device of their input; ``.to()`` moves their constants.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -21,11 +22,60 @@ from pnpcm.arguments import Gamma, check_float, check_positive
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import cg
-from pnpcm.operators.constants import Constants
 from pnpcm.operators.traits import PROX, Misfit, Traits, lbfgs, usual_misfit
 from pnpcm.rng import per_image, randn_like
 
 
+# constant tensors --------------------------------------------------------------------------------
+class Constants:
+    """Base class with constant tensors that are cast to the dtype and device of the input."""
+
+    def __init__(self) -> None:
+        self._copies: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def to(self, *args: Any, **kwargs: Any) -> Self:
+        """Copy of this object with its constants moved, as ``Tensor.to`` would."""
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        moved = copy.copy(self)
+        moved._copies = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                keep = not (value.is_floating_point() or value.is_complex())
+                setattr(moved, name, _move(value, None if keep else dtype, device))
+            elif isinstance(value, Constants):
+                setattr(moved, name, value.to(*args, **kwargs))
+            elif isinstance(value, torch.nn.Module):
+                setattr(moved, name, copy.deepcopy(value).to(*args, **kwargs))
+        return moved
+
+    def _like(self, name: str, x: Tensor) -> Tensor:
+        """The constant ``self.name`` in the dtype and on the device of ``x``, cached."""
+        key = (name, x.dtype, x.device)
+        if key not in self._copies:
+            real = x.real.dtype if x.is_complex() else x.dtype
+            with torch.inference_mode(False):  # cached: must also be usable with autograd
+                self._copies[key] = _move(getattr(self, name), real, x.device)
+        return self._copies[key]
+
+
+def as_constant(name: str, value: object) -> Tensor:
+    """A copy of a tensor, an array or nested lists as a tensor."""
+    try:
+        return torch.as_tensor(value).detach().resolve_conj().clone()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(
+            f"{name} is a {type(value).__name__}, expected a tensor or an array ({error})"
+        ) from error
+
+
+def _move(value: Tensor, dtype: torch.dtype | None, device: torch.device | None) -> Tensor:
+    """A constant moved to ``dtype`` and ``device``; complex ones to the complex ``dtype``."""
+    if dtype is not None and value.is_complex():
+        dtype = dtype.to_complex()
+    return value.to(device=device, dtype=dtype)
+
+
+# operators ---------------------------------------------------------------------------------------
 class OperatorBase(Constants, ABC):
     """Forward model ``y = A(x)`` with its shapes, noise and measurement."""
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pnpcm.operators.constants import Constants
+from pnpcm.operators.base import Constants
 from pnpcm.transforms import dct2, idct2, pad
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -116,7 +115,9 @@ class LinearCompose(Compose, LinearOperatorBase):
     def _prox_l2(self, z: Tensor, y: Tensor, gamma: Gamma) -> Tensor:
         *masks, inner = self.operators
         solve = super()._prox_l2
-        if all(isinstance(op, Crop | Inpainting) for op in masks) and _is_square(inner):
+        # a decomposition A = U S Vᵀ with orthogonal square U is known
+        square = isinstance(inner, Blur | SuperResolution) and inner.decomposed
+        if square and all(isinstance(op, Crop | Inpainting) for op in masks):
             solve = self._complete
         if _is_planar(inner) and all(_is_planar(op) for op in masks):
             return each_plane(solve, z, y, gamma)
@@ -130,7 +131,10 @@ class LinearCompose(Compose, LinearOperatorBase):
         # a circular blur commutes with its adjoint, and V is the cheaper basis
         commutes = isinstance(inner, Blur) and inner.boundary == "circular"
         to, back = (inner.V_adjoint, inner.V) if commutes else (inner.U_adjoint, inner.U)
-        residual, missing = y - _through(masks, inner._A(z)), torch.ones_like(y)
+        seen, missing = inner._A(z), torch.ones_like(y)
+        for op in reversed(masks):
+            seen = op._A(seen)
+        residual = y - seen
         for op in masks:
             residual, missing = op._A_adjoint(residual), op._A_adjoint(missing)
         missing = missing.neg_().add_(1)
@@ -143,17 +147,6 @@ class LinearCompose(Compose, LinearOperatorBase):
         )
         step: Tensor = inner.V(inner.U_adjoint(residual.add_(e)).mul_(gamma * s / damping))
         return step.add_(z)
-
-
-def _through(operators: Sequence[Any], x: Tensor) -> Tensor:
-    for op in reversed(operators):
-        x = op._A(x)
-    return x
-
-
-def _is_square(op: OperatorBase) -> bool:
-    """Whether a decomposition A = U S Vᵀ with orthogonal square U is known."""
-    return isinstance(op, Blur | SuperResolution) and op.decomposed
 
 
 def _is_planar(op: OperatorBase) -> bool:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pnpcm.operators.base import DecomposableOperator
 from pnpcm.operators.bases import Basis, SeparableBasis, toeplitz
-from pnpcm.operators.blur import Blur
-from pnpcm.operators.kernels import gaussian_kernel
+from pnpcm.operators.blur import Blur, gaussian_kernel
 
 
 class GaussianBlur(Blur):

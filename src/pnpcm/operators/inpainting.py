@@ -11,8 +11,7 @@ from torch import Tensor
 from pnpcm.arguments import Gamma
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.operators.base import DecomposableOperator
-from pnpcm.operators.constants import as_constant
+from pnpcm.operators.base import DecomposableOperator, as_constant
 from pnpcm.rng import randn_like, uniform_like
 
 

@@ -12,8 +12,7 @@ from pnpcm.arguments import Gamma, check_float
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import BLOCK, like_form, to_channels, to_complex
-from pnpcm.operators.base import LinearOperatorBase
-from pnpcm.operators.constants import as_constant
+from pnpcm.operators.base import LinearOperatorBase, as_constant
 from pnpcm.operators.traits import Traits
 from pnpcm.rng import randn_like
 from pnpcm.transforms import fft2c

@@ -15,7 +15,7 @@ from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.networks.kernel_wizard import REDUCTION, KernelWizard
 from pnpcm.operators.base import OperatorBase
-from pnpcm.operators.kernels import motion_kernel
+from pnpcm.operators.blur import motion_kernel
 from pnpcm.transforms import fast_length
 
 # sRGB with the threshold at which value and slope of line and power agree exactly: t = a/(γ − 1).

@@ -2,16 +2,14 @@
 
 from typing import Any
 
+from pnpcm.names import Table
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.priors.denoiser import DenoiserPrior
 from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.gaussian import GaussianPrior, StationaryGaussianPrior
-from pnpcm.priors.grey import GreyPrior
 from pnpcm.priors.mixture import GaussianMixturePrior
-from pnpcm.priors.sets import SetsPrior, with_sets
-from pnpcm.priors.tiled import TiledPrior
-from pnpcm.tables import Table
+from pnpcm.priors.wrappers import GreyPrior, SetsPrior, TiledPrior, with_sets
 
 PRIORS: Table[type[Any]] = Table(
     "prior",

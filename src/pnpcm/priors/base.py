@@ -1,10 +1,27 @@
-"""NetworkPrior, the base of priors with a network: levels per image, padding, dtype."""
+"""NetworkPrior, the base of priors with a network: levels per image, padding, dtype, scalings.
+
+Four scalings connect a noisy image and the network, as functions of the noise level:
+``f(v, σ) = c_skip v + c_out F(c_in v, c_noise)``, Karras et al. (2022) Table 1, with the boundary
+condition of Song et al. (2023) for consistency models. The network depends on the noise level only
+through these functions.
+
+``c_noise`` is a convention of the code that trained the network, and the weights do not show it:
+
+========== ================ ==========================================================
+"openai"   250 ln σ         guided-diffusion, OpenAI's consistency models and their EDM
+                            teachers, the PnP-CM authors' networks, all priors of pnpcm
+"edm"      ln σ / 4         NVlabs' EDM networks, diffusers' EDM schedulers; Karras et
+                            al. (2022), Table 1
+========== ================ ==========================================================
+
+The first is the second times 1000, the number of indices that a DDPM network distinguishes.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,13 +30,58 @@ from torch import Tensor, nn
 from pnpcm.core import ValueRange
 from pnpcm.errors import ArgumentError, ShapeError
 
+# scalings ----------------------------------------------------------------------------------------
+C_NOISE = {"openai": 250.0, "edm": 0.25}
+"""Conventions of the noise input of a network: c_noise = factor · ln σ."""
+
+
+class Scalings(NamedTuple):
+    c_skip: Tensor
+    c_out: Tensor
+    c_in: Tensor
+    c_noise: Tensor
+
+
+def check_c_noise(c_noise: str) -> str:
+    """``c_noise`` if it is the name of a convention."""
+    if c_noise not in C_NOISE:
+        raise ArgumentError(
+            f"c_noise must be 'openai' (250 ln σ) or 'edm' (ln σ / 4), got {c_noise!r}"
+        )
+    return c_noise
+
+
+def edm_scalings(sigma: Tensor, sigma_data: float = 0.5, *, c_noise: str = "openai") -> Scalings:
+    """c_skip = σ_d²/(σ² + σ_d²), c_out = σ σ_d/√(σ² + σ_d²)."""
+    return consistency_scalings(sigma, sigma_data, sigma_min=0.0, c_noise=c_noise)
+
+
+def consistency_scalings(
+    sigma: Tensor, sigma_data: float = 0.5, sigma_min: float = 0.002, *, c_noise: str = "openai"
+) -> Scalings:
+    """c_skip = σ_d²/((σ − σ_min)² + σ_d²), c_out = σ_d (σ − σ_min)/√(σ² + σ_d²).
+
+    The root of c_out holds σ, not σ − σ_min, as in the released networks. At σ_min: c_skip = 1
+    and c_out = 0 exactly. c_noise = ``C_NOISE[c_noise]`` ln σ; the 1e-44 only avoids ln 0.
+    """
+    total = torch.sqrt(sigma**2 + sigma_data**2)
+    return Scalings(
+        c_skip=sigma_data**2 / ((sigma - sigma_min) ** 2 + sigma_data**2),
+        c_out=sigma_data * (sigma - sigma_min) / total,
+        c_in=1 / total,
+        c_noise=C_NOISE[c_noise] * torch.log(sigma + 1e-44),
+    )
+
+
+# priors ------------------------------------------------------------------------------------------
 Network = Callable[..., Tensor]
 """F(x, c_noise): an ``nn.Module``, or any function without weights."""
 
 
 def levels(sigma: float | Tensor, x: Tensor) -> Tensor:
     """Noise level as one float per image, ``(B,)``, on the device of ``x``."""
-    level = torch.as_tensor(sigma, dtype=_level_dtype(x), device=x.device).reshape(-1)
+    dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+    level = torch.as_tensor(sigma, dtype=dtype, device=x.device).reshape(-1)
     if level.numel() not in (1, x.shape[0]):
         raise ShapeError(
             f"sigma has {level.numel()} values for a batch of {x.shape[0]}; "
@@ -37,10 +99,6 @@ def check_image(x: Tensor) -> None:
             f"x has shape {tuple(x.shape)} and dtype {x.dtype}, a prior takes real (B, C, H, W); "
             "complex images are two channels"
         )
-
-
-def _level_dtype(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 
 class NetworkPrior(nn.Module):
@@ -88,8 +146,12 @@ class NetworkPrior(nn.Module):
         stride = stride if isinstance(stride, int) else 1
         dtype = next((p.dtype for p in self.parameters()), x.dtype)
         padding = padding_of(self.network)
+        kernel = next((p for p in self.parameters() if p.ndim == 4 and p.shape[-1] > 1), None)
+        layout = torch.preserve_format
+        if kernel is not None and kernel.is_contiguous(memory_format=torch.channels_last):
+            layout = torch.channels_last  # of loaded files
         padded, *beside = (
-            pad_to_multiple(image, stride, padding).to(dtype, memory_format=self._layout())
+            pad_to_multiple(image, stride, padding).to(dtype, memory_format=layout)
             for image in (x, *images.values())
         )
         level = c_noise.float() if dtype != torch.float64 else c_noise  # half would round it
@@ -105,14 +167,6 @@ class NetworkPrior(nn.Module):
                 "choose a network for this kind of image"
             )
         return out[..., : x.shape[-2], : x.shape[-1]].to(x.dtype).contiguous()
-
-    def _layout(self) -> torch.memory_format:
-        """The memory format of the network's kernels; channels-last for loaded files."""
-        kernels = (p for p in self.parameters() if p.ndim == 4 and p.shape[-1] > 1)
-        first = next(kernels, None)
-        if first is not None and first.is_contiguous(memory_format=torch.channels_last):
-            return torch.channels_last
-        return torch.preserve_format
 
     def _check(self, x: Tensor) -> None:
         channels = getattr(self.network, "in_channels", None)

@@ -23,11 +23,11 @@ from pnpcm.io.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.infer import infer_config
 from pnpcm.networks.kair import Denoiser, DenoiserConfig, infer_denoiser
+from pnpcm.priors.base import check_c_noise
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.denoiser import DenoiserPrior, build_denoiser_prior, denoiser_from_state
 from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.files import StateDict, check_foreign, fill, read_pt
-from pnpcm.priors.precond import check_c_noise
 
 __all__ = [
     "infer_config",

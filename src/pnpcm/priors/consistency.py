@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from pnpcm.core import ValueRange
 from pnpcm.linalg import expand
-from pnpcm.priors.base import Network, NetworkPrior, levels
-from pnpcm.priors.precond import check_c_noise, consistency_scalings
+from pnpcm.priors.base import Network, NetworkPrior, check_c_noise, consistency_scalings, levels
 
 
 class ConsistencyModel(NetworkPrior):
@@ -19,7 +18,7 @@ class ConsistencyModel(NetworkPrior):
               \qquad f_\theta(v, \sigma_{min}) = v
 
     ``network(x, c_noise)`` is any module; ours is ``networks.UNet``. ``c_noise``: its noise input,
-    "openai" (250 ln σ) or "edm" (ln σ / 4), see ``precond``. Song et al. (2023), eq. 5.
+    "openai" (250 ln σ) or "edm" (ln σ / 4), see ``base``. Song et al. (2023), eq. 5.
     """
 
     kind = "consistency"

@@ -15,11 +15,10 @@ from pnpcm.errors import ArgumentError, CheckpointError, ShapeError
 from pnpcm.linalg import expand
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlledUNet, ControlNet
-from pnpcm.priors.base import NetworkPrior, levels
+from pnpcm.priors.base import NetworkPrior, consistency_scalings, levels
 from pnpcm.priors.checkpoint import read_header, read_own, write_own
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.files import fill
-from pnpcm.priors.precond import consistency_scalings
 
 
 class ControlledModel(NetworkPrior):

@@ -9,9 +9,8 @@ from torch import Tensor
 from pnpcm.core import ValueRange
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
-from pnpcm.priors.base import Network, NetworkPrior, levels
+from pnpcm.priors.base import Network, NetworkPrior, check_c_noise, edm_scalings, levels
 from pnpcm.priors.consistency import SmoothNetwork
-from pnpcm.priors.precond import check_c_noise, edm_scalings
 from pnpcm.schedules import vp_levels
 
 

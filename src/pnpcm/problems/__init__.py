@@ -1,10 +1,8 @@
 """Problems: tasks, measurement files, and the problem that a solver is given."""
 
-from pnpcm.problems.choice import TaskChoice
+from pnpcm.problems.choice import TASKS, TaskChoice, build
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
-from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
-from pnpcm.problems.signs import resolve_signs
-from pnpcm.problems.table import TASKS, build
+from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask, resolve_signs
 from pnpcm.problems.task import Custom, Problem, Task
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""TaskChoice: a task for image files, given by name and options, a mask, or an operator."""
+"""TASKS, the tasks by name; TaskChoice, a task for image files from options, mask or operator."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,37 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import Photo, read_photo
-from pnpcm.problems.nonlinear import Jpeg
-from pnpcm.problems.table import TASKS, build
+from pnpcm.names import Table
+from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
+from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
 from pnpcm.problems.task import Custom, Task
+
+# tasks by name -----------------------------------------------------------------------------------
+TASKS: Table[type[Task]] = Table(
+    "task",
+    {
+        row.name: row
+        for row in (
+            Denoise,
+            Inpaint,
+            SuperRes,
+            Deblur,
+            Jpeg,
+            NonlinearDeblur,
+            PhaseRetrievalTask,
+        )
+    },
+)
+
+
+def build(row: type[Task], options: Mapping[str, Any]) -> Task:
+    """The task with the given options; an unknown option is an error."""
+    known = [f.name for f in fields(row)]
+    for key in options:
+        if key not in known:
+            takes = ", ".join(known) or "no options"
+            raise ArgumentError(f"task {row.name} does not take {key}; it takes: {takes}")
+    return row(**options)
 
 
 @dataclass(frozen=True)
@@ -75,19 +103,6 @@ class TaskChoice:
         elif self.mask_color is not None:
             options["mask"] = colour_mask(photo, self.mask_color)
         return build(TASKS[self.task], options), notes
-
-    def to_dict(self) -> dict[str, Any]:
-        """The choice as plain values for the record; arrays as their shape."""
-        named = {"task": self.task, "operator": self.operator, "mask_color": self.mask_color}
-        options = {k: _plain(v) for k, v in self.options.items()}
-        found = named | options | {"mask": self.mask}
-        return {k: v for k, v in found.items() if v is not None}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return f"array {'×'.join(map(str, value.shape))}, sum {float(value.double().sum()):.6g}"
-    return value
 
 
 def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> Any:

@@ -21,8 +21,8 @@ from pnpcm.operators import (
     OperatorBase,
     SuperResolution,
 )
+from pnpcm.operators.blur import gaussian_kernel, motion_kernel
 from pnpcm.operators.crop import canvas_for
-from pnpcm.operators.kernels import gaussian_kernel, motion_kernel
 from pnpcm.problems.task import Problem, Shape, Task, conditioning
 
 

@@ -95,14 +95,12 @@ class Options:
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as plain values for records, without those that are None."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain = {k: _plain(v) for k, v in found.items() if v is not None}
-        return plain | {"settings": {k: str(v) for k, v in self.settings.items()}}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Path | torch.device):
-        return str(value)
-    return getattr(value, "info", {}).get("name", type(value).__name__)
+        found: dict[str, Any] = {}
+        for name, value in ((f.name, getattr(self, f.name)) for f in fields(self)):
+            if name == "prior" and not isinstance(value, str | Path | None):
+                found[name] = getattr(value, "info", {}).get("name", type(value).__name__)
+            elif isinstance(value, Path | torch.device):
+                found[name] = str(value)
+            elif value is not None:
+                found[name] = value
+        return found | {"settings": {k: str(v) for k, v in self.settings.items()}}

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pnpcm.baselines import BASELINES, Baseline
 from pnpcm.core import Config, DataStep
@@ -134,13 +134,14 @@ def _given(preset: str | Path, steps: int | None) -> Numbered:
 def _exact(
     task: Task, problem: Problem, prior: str, sigma_y: float, options: Options
 ) -> Numbered | None:
+    steps = options.steps or traits_of(problem.operator, 0.0).steps
     for name, row in PRESETS.items():
         same = row.prior == prior and row.operator == task.operator_name
         if (
             same
             and dict(row.options) == task.options
             and math.isclose(row.sigma_y, sigma_y, rel_tol=0.05)
-            and row.solver.n_steps == (options.steps or usual_steps(problem))
+            and row.solver.n_steps == steps
         ):
             return Numbered(row.solver, f"preset {name}")
     return None
@@ -152,7 +153,8 @@ def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, options: Op
     frame = frame_for(problem, 2 * sigma_y)
     alike = [p for p in rows if type(p.solver.data_step) is type(frame["data_step"])]
     rows = alike or rows
-    config = rule(rows, conditions, options.steps or usual_steps(problem), **frame)
+    steps = options.steps or traits_of(problem.operator, 0.0).steps
+    config = rule(rows, conditions, steps, **frame)
     borrowed = family == "inpainting" and task.operator_name == "custom"
     scale = conditions["gain"] ** -2 if borrowed and conditions["gain"] > 0 else None
     return Numbered(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}", scale)
@@ -177,15 +179,16 @@ def _tuned(
     row = _row(method, prior, family, problem)
     frame = frame_for(problem, 2 * sigma_y)
     config = fit_noise(row.solver, conditions["error_std"])
-    known = {f.name for f in fields(config)}  # type: ignore[arg-type]
-    config = replace(config, **{k: v for k, v in frame.items() if k in known and k != "init"})  # type: ignore[type-var]
+    known = {f.name for f in fields(config)}
+    changes = {k: v for k, v in frame.items() if k in known and k != "init"}
     if steps is not None:
         if "n_steps" not in known:
             raise ArgumentError(
                 f"steps is {steps}, but the number of evaluations of {method} is fixed; "
                 "leave steps out"
             )
-        config = replace(config, n_steps=steps)  # type: ignore[type-var]
+        changes["n_steps"] = steps
+    config = replace(config, **changes)
     return Numbered(config, f"tuned row {row.name}, adapted to the noise")
 
 
@@ -209,15 +212,15 @@ def _row(method: str, prior: str, family: str, problem: Problem) -> Baseline:
 
 def fit_noise(config: Config, noise_std: float) -> Config:
     """``config`` for another noise on y; a tuned last level is scaled with the noise."""
-    known = {f.name for f in fields(config)}  # type: ignore[arg-type]
-    if "noise_std" not in known:
+    values = {f.name: getattr(config, f.name) for f in fields(config)}
+    if "noise_std" not in values:
         return config
     changes: dict[str, Any] = {"noise_std": noise_std}
-    before, end = config.noise_std, getattr(config, "sigma_end", None)  # type: ignore[attr-defined]
+    before, end = values["noise_std"], values.get("sigma_end")
     if end is not None and before > 0:
-        start = config.sigma_start  # type: ignore[attr-defined]
-        changes["sigma_end"] = min(start, max(end * math.sqrt(noise_std / before), 0.002))
-    return replace(config, **changes)  # type: ignore[type-var]
+        scaled = end * math.sqrt(noise_std / before)
+        changes["sigma_end"] = min(values["sigma_start"], max(scaled, 0.002))
+    return replace(config, **changes)
 
 
 def _own_presets(task: Task, prior: str) -> list[Preset]:
@@ -260,13 +263,8 @@ def _nearest_family(own: list[Preset], conditions: Mapping[str, float], prior: s
 def frame_for(problem: Problem, noise_std: float) -> dict[str, Any]:
     """Parameters that the operator determines: data step, start, clamping."""
     traits = traits_of(problem.operator, noise_std)
-    step: DataStep = Config.from_dict(dict(traits.data_step))  # type: ignore[assignment]
+    step = cast(DataStep, Config.from_dict(dict(traits.data_step)))
     return {"data_step": step, "init": traits.init, "clamp": traits.clamp}
-
-
-def usual_steps(problem: Problem) -> int:
-    """Default number of steps."""
-    return traits_of(problem.operator, 0.0).steps
 
 
 # settings ----------------------------------------------------------------------------------------
@@ -281,7 +279,7 @@ def apply_settings(config: Config, settings: Mapping[str, Any]) -> Config:
     ``rho_end``, ``delta_start``, ``delta_end``: the change at the ends is interpolated between
     them, for σ and ρ on a logarithmic scale.
     """
-    own = {f.name for f in fields(config)} - {"data_step"}  # type: ignore[arg-type]
+    own = {f.name for f in fields(config)} - {"data_step"}
     step = getattr(config, "data_step", None)
     inner = set() if step is None else {f.name for f in fields(step)}
     is_pnp_cm = isinstance(config, PnPCMConfig)
@@ -296,15 +294,15 @@ def apply_settings(config: Config, settings: Mapping[str, Any]) -> Config:
             changes[name] = (changes[name],)
     if isinstance(config, PnPCMConfig) and "delta" in settings:
         changes["deltas"] = (settings["delta"],) * config.n_steps
-    changed: Any = replace(config, **changes)  # type: ignore[type-var]
+    changed: Any = replace(config, **changes)
     for name, target in ENDS.items() if is_pnp_cm else ():
         given = [settings.get(f"{name}_{end}") for end in ("start", "end")]
         if given != [None, None]:
             values = _move(getattr(changed, target), given, name, log=name != "delta")
             changed = replace(changed, **{target: values})
     steps = {key: settings[key] for key in (inner - own) & settings.keys()}
-    if steps:
-        changed = replace(changed, data_step=replace(step, **steps))  # type: ignore[type-var]
+    if steps and step is not None:
+        changed = replace(changed, data_step=replace(step, **steps))
     result: Config = changed
     return result
 

@@ -72,7 +72,8 @@ def restore_with(
         planned, problem = plan_photo(y, operator, options, priors)
     seconds["prior"] = priors.seconds - before
     seconds["plan"] -= seconds["prior"]
-    notes = list(planned.notes)
+    notes, noise_std = list(planned.notes), 2 * planned.sigma_y
+    traits = traits_of(problem.operator, noise_std)
     with timed(seconds, "solve"):
         count = max(1, options.tile**2 // max(1, math.prod(problem.y.shape[-2:])))
         seeds = [
@@ -84,12 +85,11 @@ def restore_with(
         )
     with timed(seconds, "check"):
         first = drawn[:, 0] if options.samples > 1 else drawn[0]
-        if traits_of(problem.operator, planned.noise_std).signs:
+        if traits.signs:
             first, note = resolve_signs(problem.operator, first, reference, planned.prior)  # type: ignore[arg-type]
             notes.append(note)
-        misfit = misfit_of(problem.operator, first[:1], problem.y[:1], planned.noise_std)
-        clamped = traits_of(problem.operator, planned.noise_std).clamp
-        judged = check(first[:1], [misfit], planned.prior, clamped=clamped)
+        misfit = misfit_of(problem.operator, first[:1], problem.y[:1], noise_std)
+        judged = check(first[:1], [misfit], planned.prior, clamped=traits.clamp)
     pictures = problem.picture(first)
     several = options.samples > 1
     return Restoration(
@@ -108,8 +108,14 @@ def plan_photo(
     y: Tensor, operator: Operator | Task, options: Options, priors: Priors
 ) -> tuple[Plan, Problem]:
     """The plan and the problem of :func:`restore` with these arguments."""
+    if not isinstance(y, Tensor):
+        raise ArgumentError(f"y is a {type(y).__name__}, expected a torch.Tensor (B, C, H, W)")
+    if y.ndim == 3 and not y.is_complex():
+        y = y[None]
+    if y.ndim < 4:
+        raise ShapeError(f"y has shape {tuple(y.shape)}, expected (B, C, H, W) or (C, H, W)")
     task = operator if isinstance(operator, Task) else Custom(operator)
-    problem = task.problem(_batch(y).to(options.device))
+    problem = task.problem(y.to(options.device))
     if options.samples > 1 and len(problem.y) > 1:
         raise ArgumentError(
             f"samples is {options.samples} for {len(problem.y)} images; give 1, or a single y"
@@ -128,9 +134,18 @@ class PhotoJob:
     reference: Path | None = None
 
     def choices(self) -> dict[str, Any]:
-        """The request as plain values; a result of another request is computed again."""
-        more = {"pnpcm": __version__, "format": self.format, "reference": self.reference}
-        return more | self.choice.to_dict() | self.options.to_dict() | {"prior": self.priors.name}
+        """The request of the user; a result of another request is computed again."""
+        choice = self.choice
+        own = {
+            "pnpcm": __version__,
+            "format": self.format,
+            "reference": self.reference,
+            "task": choice.task,
+            "operator": choice.operator,
+            "mask": choice.mask,
+            "mask_color": choice.mask_color,
+        }
+        return own | dict(choice.options) | self.options.to_dict() | {"prior": self.priors.name}
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
         """Restore one image or measurement file to ``target``; returns its record and a report."""
@@ -181,18 +196,17 @@ def photo_targets(inputs: Sequence[Path], out: Path, format: str | None) -> list
         raise ArgumentError(
             "several inputs would have the same output name; restore them into different folders"
         )
-    targets = [out / f"{n}{_suffix(p, format)}" for n, p in zip(names, inputs, strict=True)]
-    for source, target in zip(inputs, targets, strict=True):
-        if source.resolve() == target.resolve():
-            raise ArgumentError(f"output {target} is the input itself; give another --out")
+    targets = []
+    for name, source in zip(names, inputs, strict=True):
+        suffix = source.suffix.lower()
+        if format is not None:
+            suffix = {"jpeg": ".jpg", "tiff": ".tif"}.get(format, f".{format}")
+        elif suffix not in (".tif", ".tiff", ".webp"):
+            suffix = ".png"
+        targets.append(out / f"{name}{suffix}")
+        if source.resolve() == targets[-1].resolve():
+            raise ArgumentError(f"output {targets[-1]} is the input itself; give another --out")
     return targets
-
-
-def _suffix(source: Path, format: str | None) -> str:
-    if format is not None:
-        return {"jpeg": ".jpg", "tiff": ".tif"}.get(format, f".{format}")
-    own = source.suffix.lower()
-    return own if own in (".tif", ".tiff", ".webp") else ".png"
 
 
 @dataclass(frozen=True)
@@ -298,13 +312,3 @@ def _write(path: Path, x: Tensor, like: Photo | None, format: str | None) -> Non
 def _save_array(path: Path, values: Tensor | None) -> None:
     with path.open("wb") as file:
         np.save(file, np.asarray(values, dtype=np.float32))
-
-
-def _batch(y: Tensor) -> Tensor:
-    if not isinstance(y, Tensor):
-        raise ArgumentError(f"y is a {type(y).__name__}, expected a torch.Tensor (B, C, H, W)")
-    if y.ndim == 3 and not y.is_complex():
-        y = y[None]
-    if y.ndim < 4:
-        raise ShapeError(f"y has shape {tuple(y.shape)}, expected (B, C, H, W) or (C, H, W)")
-    return y

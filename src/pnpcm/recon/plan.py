@@ -6,13 +6,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from pnpcm import __version__, catalogue
-from pnpcm.core import Config, LinearOperator, Operator, Prior
+from pnpcm.core import Config, Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.metrics.noise_level import estimate_noise_std
 from pnpcm.operators.traits import traits_of
@@ -21,7 +20,6 @@ from pnpcm.problems import Problem, Task
 from pnpcm.recon.options import Options
 from pnpcm.recon.parameters import choose_method, choose_numbers
 from pnpcm.solvers import SOLVERS, GradientStep, StripStep
-from pnpcm.solvers.base import SolverBase
 
 ESTIMATOR = "estimated: median absolute deviation of Daubechies-2 details (Donoho & Johnstone)"
 ANY_KIND = ("consistency", "edm", "vp")
@@ -38,7 +36,7 @@ class Priors:
         self._loaded: dict[str | None, Prior] = {}
         if isinstance(prior, str | Path):
             self.name, self._source = str(prior), prior
-            known = catalogue.kinds_of(prior)
+            known = catalogue.kinds(prior)
             self.kinds = known if known else (self._load(None),)
         else:
             prior = catalogue.load_prior(prior)  # a denoiser of another library becomes a prior
@@ -87,20 +85,6 @@ class Plan:
     start_scale: float | None = None
     """Start at this factor times Aᵀy, for an operator without its own start; None: no factor."""
     notes: tuple[str, ...] = ()
-
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise in units of y."""
-        return 2 * self.sigma_y
-
-    def solver(self) -> SolverBase[Any]:
-        return SOLVERS[self.method](self.prior, self.config)
-
-    def start(self, operator: Operator, y: Tensor) -> Tensor | None:
-        """The start image, if the plan determines it; None: the solver's own start."""
-        if self.start_scale is None:
-            return None
-        return self.start_scale * cast(LinearOperator, operator).A_adjoint(y)
 
     def to_dict(self) -> dict[str, Any]:
         """The part of the record that is known before the run."""
@@ -193,4 +177,4 @@ def _in_strips(config: Config, problem: Problem, tile: int) -> Config:
     if not (large and isinstance(step, GradientStep) and traits_of(problem.operator, 0.0).strips):
         return config
     changes: Mapping[str, Any] = {"data_step": StripStep(step, rows=tile)}
-    return replace(config, **changes)  # type: ignore[type-var]
+    return replace(config, **changes)

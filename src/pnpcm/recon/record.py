@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pnpcm.io.files import remove, write_json
+from torch import Tensor
+
+from pnpcm.errors import PnPCMError
+from pnpcm.io.files import remove, remove_leftovers, write_json
 
 
 @dataclass(frozen=True)
@@ -74,28 +77,69 @@ def write_record(
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; for ``.cfl`` files together with the ``.hdr`` file."""
+    """SHA-256 of a file; for ``.cfl`` files together with the ``.hdr`` file (BART
+    scans are named with or without suffix)."""
     found = hashlib.sha256()
-    for file in _files_of(path):
+    pair = [path.with_suffix(s) for s in (".cfl", ".hdr")]
+    if path.suffix not in (".cfl", ".hdr"):
+        pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]
+    for file in pair if all(p.is_file() for p in pair) else [path]:
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 found.update(block)
     return found.hexdigest()
 
 
-def _files_of(path: Path) -> list[Path]:
-    """The files of one input: BART scans have two, named with or without suffix."""
-    pair = [path.with_suffix(s) for s in (".cfl", ".hdr")]
-    if path.suffix not in (".cfl", ".hdr"):
-        pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]
-    return pair if all(p.is_file() for p in pair) else [path]
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Path):
         return f"{value} {digest(value)[:16]}" if value.is_file() else str(value)
+    if isinstance(value, Tensor):
+        total = float(value.abs().double().sum())
+        return f"array {'×'.join(map(str, value.shape))}, sum {total:.6g}"
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(v) for v in value]
     return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+# many inputs -------------------------------------------------------------------------------------
+Work = Callable[[Path, Path, Request], tuple[dict[str, Any], str]]
+"""(input, target, request) → the record that was written, and a report as text."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of one input: ``done``, ``kept`` from an earlier run, or ``failed``."""
+
+    input: Path
+    status: str
+    output: Path | None = None
+    message: str = ""
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+
+def process(
+    inputs: Sequence[Path], targets: Sequence[Path], choices: Mapping[str, Any], work: Work
+) -> Iterator[Outcome]:
+    """Yield the outcome of each input, after ``work`` on those without a finished result.
+
+    ``targets``: output path of each result; its stem is the name of the record. ``choices``: the
+    request of the user, stored with each result; a result of another request, or of an input that
+    has changed, is computed again.
+    """
+    for folder in {target.parent for target in targets}:
+        if folder.is_dir():
+            remove_leftovers(folder)
+    for path, target in zip(inputs, targets, strict=True):
+        try:
+            request = Request.of(path, choices)
+            kept = finished(target.parent, target.stem, request)
+            if kept is not None:
+                yield Outcome(path, "kept", target.parent / kept["files"][0], record=kept)
+                continue
+            record, report = work(path, target, request)
+            yield Outcome(path, "done", target.parent / record["files"][0], report, record)
+        except (PnPCMError, OSError) as error:
+            text = str(error)
+            yield Outcome(path, "failed", message=text if str(path) in text else f"{path}: {text}")

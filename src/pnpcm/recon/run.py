@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from pnpcm.core import Operator, Result, Step
+from pnpcm.core import LinearOperator, Operator, Result, Step
 from pnpcm.recon.plan import Plan
 from pnpcm.rng import generators
+from pnpcm.solvers import SOLVERS
 
 
 def run(
@@ -27,18 +29,15 @@ def run(
 
     ``at_once``: number of samples of a single image that the solver computes as one batch.
     """
-    solver, found = plan.solver(), []
+    solver, found = SOLVERS[plan.method](plan.prior, plan.config), []
     together = at_once if len(y) == 1 else 1
     for first in range(0, len(seeds), together):
         some = [seed for row in seeds[first : first + together] for seed in row]
         each = y if len(some) == len(y) else y.expand(len(some), *y.shape[1:]).contiguous()
-        result = solver(
-            each,
-            operator,
-            generator=generators(some),
-            x_init=plan.start(operator, each),
-            callback=callback,
-        )
+        start = None  # the solver's own
+        if plan.start_scale is not None:
+            start = plan.start_scale * cast(LinearOperator, operator).A_adjoint(each)
+        result = solver(each, operator, generator=generators(some), x_init=start, callback=callback)
         found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
     return result, torch.cat(found)
 

@@ -173,12 +173,11 @@ class ScanJob:
     """Called with the name of the scan, the number of finished slices and of all slices."""
 
     def choices(self) -> dict[str, Any]:
-        """The request as plain values; a result of another request is computed again."""
-        how = {k: _plain(v) for k, v in vars(self.how).items() if v is not None}
+        """The request of the user; a result of another request is computed again."""
         mask = None if self.mask is None else dict(vars(self.mask))
         more = {"pnpcm": __version__, "slices": self.slices, "formats": list(self.formats)}
-        reading = {k: v for k, v in self.reading.items() if v is not None}
-        found = more | {"mask": mask} | reading | how | self.options.to_dict()
+        given = dict(self.reading) | {k: v for k, v in vars(self.how).items() if k != "mask"}
+        found = more | given | {"mask": mask} | self.options.to_dict()
         return found | {"prior": self.priors.name}
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
@@ -261,12 +260,6 @@ def volume_report(volume: Volume) -> str:
     return "\n".join([*lines, *(f"note: {note}" for note in record["notes"])])
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return f"array {'×'.join(map(str, value.shape))}, sum {float(value.abs().sum()):.6g}"
-    return value
-
-
 def _middle(scan: Scan, indices: tuple[int, ...]) -> tuple[int, Tensor]:
     """The slice nearest to the middle that has signal, and its k-space."""
     for i in sorted(indices, key=lambda i: abs(i - indices[len(indices) // 2])):
@@ -283,7 +276,6 @@ def _volume(
     callback: Callable[[int], None] | None,
 ) -> Volume:
     options = planned.plan.options
-    solve = solve or _solver(planned.plan)
     pages: dict[int, Page] = {}
     misfits: list[Misfit] = []
     probe = torch.empty(0)
@@ -293,9 +285,17 @@ def _volume(
                 [options.seed + i + k * planned.scan.n_slices for i in indices]
                 for k in range(options.samples)
             ]
-            drawn = solve(part, seeds)
+            if solve is not None:
+                drawn = solve(part, seeds)
+            else:  # a prior for as many images as there are sets of coil maps
+                prior = planned.plan.prior and with_sets(planned.plan.prior, part.operator.map_sets)
+                drawn = run(replace(planned.plan, prior=prior), part.y, part.operator, seeds)[1]
         with timed(seconds, "check"):
-            misfits.append(_misfit(part, drawn[0], options.sigma_y))
+            std = part.noise_std
+            if options.sigma_y is not None:
+                std = torch.full_like(std, 2 * options.sigma_y)
+            noise_std = math.sqrt(float(std.square().mean()))
+            misfits.append(part.operator.misfit(drawn[0], part.y, noise_std))
         if planned.middle in indices:  # sets of coil maps combined, in the prior's units
             row = [indices.index(planned.middle)]
             probe = to_channels(part.image(drawn[0])[row] * part.factor[row, None, None])
@@ -352,21 +352,6 @@ def _parts(planned: ScanPlan, seconds: dict[str, float]) -> Iterator[tuple[Slice
             with timed(seconds, "maps and scale"):
                 part = planned.preparation(kspace[[indices.index(i) for i in some]], some)
             yield part, some
-
-
-def _solver(planned: Plan) -> Solve:
-    def solve(part: Slices, seeds: list[list[int]]) -> Tensor:
-        prior = planned.prior and with_sets(planned.prior, part.operator.map_sets)
-        return run(replace(planned, prior=prior), part.y, part.operator, seeds)[1]
-
-    return solve
-
-
-def _misfit(part: Slices, x: Tensor, sigma_y: float | None) -> Misfit:
-    """The misfit of some slices, with the given or the estimated noise."""
-    std = part.noise_std if sigma_y is None else torch.full_like(part.noise_std, 2 * sigma_y)
-    noise_std = math.sqrt(float(std.square().mean()))
-    return part.operator.misfit(x, part.y, noise_std)
 
 
 def _pages(planned: ScanPlan, part: Slices, indices: list[int], drawn: Tensor) -> dict[int, Page]:

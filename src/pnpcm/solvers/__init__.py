@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pnpcm.names import Table
 from pnpcm.solvers.base import SolverBase
 from pnpcm.solvers.cm4ir import CM4IR, CM4IRConfig
 from pnpcm.solvers.cm_iterative import CMIterative, CMIterativeConfig
@@ -20,7 +21,6 @@ from pnpcm.solvers.pnp_cm import PnPCM
 from pnpcm.solvers.pnp_dm import PnPDM, PnPDMConfig
 from pnpcm.solvers.total_variation import TV, TVConfig
 from pnpcm.solvers.wiener import Wiener, WienerConfig
-from pnpcm.tables import Table
 
 _CLASSES: tuple[type[SolverBase[Any]], ...] = (
     PnPCM,

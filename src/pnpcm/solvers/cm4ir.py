@@ -12,8 +12,7 @@ from pnpcm.arguments import check_number
 from pnpcm.core import Config, Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import ddpm_decay
-from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, start, unless_linear
-from pnpcm.solvers.problem import pinv
+from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, pinv, start, unless_linear
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,8 @@ class CM4IR(SolverBase[CM4IRConfig]):
     def _solve(self, run: Run) -> Tensor:
         config, sigmas = self.config, self.config.sigmas
         reg = config.zeta * config.noise_std**2
-        x = start(run, lambda: pinv(run.operator, run.y, reg))
+        x = start(run)
+        x = pinv(run.operator, run.y, reg) if x is None else x
         x = x + sigmas[0] * run.noise(x)
         for k, (sigma, delta) in enumerate(zip(sigmas, config.deltas, strict=True), start=1):
             d = self._estimate(run, x, sigma, delta)

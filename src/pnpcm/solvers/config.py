@@ -68,11 +68,20 @@ class PnPCMConfig(Config):
                     f"{name} has {len(getattr(self, name))} entries for {n} sigmas; "
                     "give one per iteration"
                 )
-        _check_each("sigmas", self.sigmas, lambda s: s > 0, "positive")
-        _check_each("deltas", self.deltas, lambda d: d > -1, "above -1")
-        hint = "; the paper's tables list values before softplus, see schedules.softplus_ramp"
-        _check_each("rhos", self.rhos, lambda r: r > 0, "positive", hint)
-        _check_each("mu", self.momentum, lambda m: m >= 0, "≥ 0")
+        softplus_hint = (
+            "; the paper's tables list values before softplus, see schedules.softplus_ramp"
+        )
+        for name, low, what, hint in (
+            ("sigmas", 0, "positive", ""),
+            ("deltas", -1, "above -1", ""),
+            ("rhos", 0, "positive", softplus_hint),
+        ):
+            for k, value in enumerate(getattr(self, name)):
+                if not low < value < math.inf:
+                    raise ArgumentError(f"{name} must be {what}, got {name}[{k}] = {value}{hint}")
+        for k, value in enumerate(self.momentum):
+            if not 0 <= value < math.inf:
+                raise ArgumentError(f"mu must be ≥ 0, got mu[{k}] = {value}")
         if not (math.isfinite(self.noise_scale) and self.noise_scale >= 0):
             raise ArgumentError(f"noise_scale must be ≥ 0, got {self.noise_scale}")
         if self.init not in ("auto", "zero", "z_start"):
@@ -236,14 +245,6 @@ def _floats(name: str, values: object) -> tuple[float, ...]:
         raise ArgumentError(
             f"{name} is {values!r}, expected a tuple of numbers, one per iteration"
         ) from error
-
-
-def _check_each(
-    name: str, values: tuple[float, ...], holds: Callable[[float], bool], what: str, hint: str = ""
-) -> None:
-    for k, value in enumerate(values):
-        if not (math.isfinite(value) and holds(value)):
-            raise ArgumentError(f"{name} must be {what}, got {name}[{k}] = {value}{hint}")
 
 
 def _resampled(

@@ -13,9 +13,8 @@ from torch import Tensor
 from pnpcm.core import Config, Operator, Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import SIGMA_MIN, karras
-from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, unless_linear
-from pnpcm.solvers.multistep import multistep
-from pnpcm.solvers.problem import back_projection, pinv
+from pnpcm.solvers.base import CONSISTENCY, Run, SolverBase, back_projection, pinv, unless_linear
+from pnpcm.solvers.cm_iterative import multistep
 
 GRID = karras(40)
 PUBLISHED = (0, 10, 17, 26)

@@ -12,10 +12,9 @@ from pnpcm.core import Operator
 from pnpcm.errors import ArgumentError
 from pnpcm.schedules import quadratic_indices
 from pnpcm.solvers.ancestral import LevelConfig, steps
-from pnpcm.solvers.base import DENOISERS, Run, SolverBase, unless_linear
+from pnpcm.solvers.base import DENOISERS, Run, SolverBase, prox, unless_linear
 from pnpcm.solvers.dpir import x_start
 from pnpcm.solvers.pnp_admm import NOISE_FLOOR
-from pnpcm.solvers.problem import prox
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from torch import Tensor
 
 from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Config, DataStep, Operator
-from pnpcm.solvers.base import DENOISERS, Run, SolverBase, start, z_start
+from pnpcm.solvers.base import DENOISERS, Run, SolverBase, is_linear, prox, start, z_start
 from pnpcm.solvers.config import PnPCMConfig
 from pnpcm.solvers.data_steps import ProxStep
 from pnpcm.solvers.pnp_admm import NOISE_FLOOR, check_data_step, unfit
-from pnpcm.solvers.problem import is_linear, prox
 
 
 @dataclass(frozen=True)
@@ -101,10 +100,8 @@ class DPIR(SolverBase[DPIRConfig]):
 
 def x_start(run: Run, noise_std: float, z: Tensor | None = None) -> Tensor:
     """``x_init``, else the operator's own start, else Aᵀ(AAᵀ + noise_std²)⁻¹y, else z or grey."""
-
-    def otherwise() -> Tensor:
-        if is_linear(run.operator):
-            return prox(run.operator, run.middle, run.y, max(noise_std, NOISE_FLOOR) ** 2)
-        return run.middle if z is None else z
-
-    return start(run, otherwise)
+    x = start(run)
+    if x is None and is_linear(run.operator):
+        x = prox(run.operator, run.middle, run.y, max(noise_std, NOISE_FLOOR) ** 2)
+    x = z if x is None else x
+    return run.middle if x is None else x

@@ -14,15 +14,19 @@ from pnpcm.schedules import spread_indices
 from pnpcm.solvers.ancestral import steps
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
 from pnpcm.solvers.dps import guided_step
-from pnpcm.solvers.langevin import coupled_langevin
 from pnpcm.solvers.level_grids import (
     EulerStep,
     dpnp_grid,
     log_falling,
     thinned,
 )
-from pnpcm.solvers.posterior_samplers import posterior_flow, reverse_diffusion
-from pnpcm.solvers.split_gibbs import likelihood_draw, split_gibbs
+from pnpcm.solvers.split_gibbs import (
+    coupled_langevin,
+    likelihood_draw,
+    posterior_flow,
+    reverse_diffusion,
+    split_gibbs,
+)
 
 PUBLISHED_ETAS = (0.4,) * 4 + log_falling(0.4, 0.16, 12)
 

@@ -50,9 +50,10 @@ class PnPCM(SolverBase[PnPCMConfig]):
 
     def _start(self, run: Run, z: Tensor | None) -> Tensor:
         if self.config.init == "auto":
-            return start(run, lambda: run.middle)
-        from_z = self.config.init == "z_start" and run.x_init is None
-        return z if from_z and z is not None else run.origin
+            x = start(run)
+        else:
+            x = z if self.config.init == "z_start" and run.x_init is None else run.x_init
+        return run.middle if x is None else x
 
     def _denoised(self, run: Run, total: Tensor, k: int, sigma: float, told: float) -> Tensor:
         """f(total + σ n, (1 + δ) σ), clamped; the sum is computed in place of the noise."""

@@ -10,10 +10,13 @@ from pnpcm.arguments import check_choice, check_count, check_number
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.solvers.base import DENOISERS, Run, SolverBase
-from pnpcm.solvers.langevin import plain_langevin
 from pnpcm.solvers.level_grids import GRIDS, EulerStep, euler_steps
-from pnpcm.solvers.posterior_samplers import reverse_diffusion
-from pnpcm.solvers.split_gibbs import likelihood_draw, split_gibbs
+from pnpcm.solvers.split_gibbs import (
+    likelihood_draw,
+    plain_langevin,
+    reverse_diffusion,
+    split_gibbs,
+)
 
 
 @dataclass(frozen=True)

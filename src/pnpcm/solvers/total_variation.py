@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pnpcm.arguments import check_count, check_number
 from pnpcm.core import Config, Operator
-from pnpcm.solvers.base import Run, SolverBase, start, unless_linear
-from pnpcm.solvers.problem import prox
+from pnpcm.solvers.base import Run, SolverBase, prox, start, unless_linear
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,8 @@ class TV(SolverBase[TVConfig]):
         # x is of order 1 and p of order λ, at most 1: the step sizes are in this proportion
         tau = max(0.05 / weight, 0.1)
         s = 1 / (8 * tau)
-        x = start(run, lambda: run.middle)
+        x = start(run)
+        x = run.middle if x is None else x
         ahead, p = x, torch.zeros_like(gradient(x))
         for k in range(1, self.config.n_iter + 1):
             p = project(p + s * gradient(ahead), weight)

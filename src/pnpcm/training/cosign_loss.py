@@ -15,9 +15,8 @@ from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
 from pnpcm.operators import OPERATORS, Inpainting, OperatorBase, measure
-from pnpcm.solvers.problem import back_projection
-from pnpcm.training.distances import DISTANCES
-from pnpcm.training.step import Batch, Nets, neighbours
+from pnpcm.solvers.base import back_projection
+from pnpcm.training.step import DISTANCES, Batch, Nets, neighbours
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.names import Table
 from pnpcm.places import existing
-from pnpcm.tables import Table
-from pnpcm.training.fastmri import FastMRI
-from pnpcm.training.sources import Folder, Lmdb, Magnitude, Npz, Source
+from pnpcm.training.sources import FastMRI, Folder, Lmdb, Magnitude, Npz, Source
 
 SOURCES: Table[type[Source]] = Table(
     "source",

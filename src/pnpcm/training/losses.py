@@ -17,11 +17,10 @@ from torch import Tensor
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
+from pnpcm.names import Table
 from pnpcm.schedules import SIGMA_MAX, SIGMA_MIN
-from pnpcm.tables import Table
 from pnpcm.training.cosign_loss import CosignLoss
-from pnpcm.training.distances import DISTANCES
-from pnpcm.training.step import Batch, Denoiser, Loss, Nets, neighbours
+from pnpcm.training.step import DISTANCES, Batch, Denoiser, Loss, Nets, neighbours
 
 
 @dataclass(frozen=True)

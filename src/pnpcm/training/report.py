@@ -12,7 +12,7 @@ import torch
 
 from pnpcm import __version__
 from pnpcm.io.files import write_text
-from pnpcm.metrics.denoising import denoising_psnr
+from pnpcm.metrics.quality import denoising_psnr
 from pnpcm.priors.checkpoint import save_prior
 from pnpcm.priors.controlled import ControlledModel, save_control
 from pnpcm.rng import generators

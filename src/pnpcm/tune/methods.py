@@ -11,6 +11,7 @@ from typing import Any
 
 from pnpcm.baselines import SCANS
 from pnpcm.core import Config, DataStep
+from pnpcm.names import Table
 from pnpcm.presets import PRESETS
 from pnpcm.recon.rule import Numbers
 from pnpcm.solvers import (
@@ -32,7 +33,6 @@ from pnpcm.solvers import (
     WienerConfig,
 )
 from pnpcm.solvers.level_grids import log_falling
-from pnpcm.tables import Table
 
 Values = dict[str, Any]
 Axis = tuple[float, float, bool] | tuple[bool, bool]

@@ -13,11 +13,12 @@ from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
 from pnpcm.io.files import write_atomically
 from pnpcm.metrics.lpips import available
+from pnpcm.operators.traits import traits_of
 from pnpcm.presets import Preset
 from pnpcm.problems import Problem, Task
 from pnpcm.problems.measurement import simulate
 from pnpcm.recon.options import Options
-from pnpcm.recon.parameters import choose_numbers, frame_for, usual_steps
+from pnpcm.recon.parameters import choose_numbers, frame_for
 from pnpcm.recon.rule import Numbers
 from pnpcm.solvers import PnPCM, PnPCMConfig
 from pnpcm.tune.study import check_metric, judge, open_study, scores, search, tried
@@ -81,7 +82,8 @@ def tune(
     measured = simulate(x, task, sigma_y, seed=seed)
     problem = measured.task.problem(measured.y)
     conditions = measured.task.conditions(problem, 2 * sigma_y)
-    n = steps or usual_steps(problem)
+    usual = traits_of(problem.operator, 0.0).steps
+    n = steps or usual
     frame = frame_for(problem, 2 * sigma_y)
 
     def configure(values: dict[str, float]) -> PnPCMConfig:
@@ -96,7 +98,7 @@ def tune(
         return judge(trial, PnPCM(prior, configure(values)), problem, x, metric, seed)
 
     starts = _starts(conditions["error_std"])
-    for steps_before in (usual_steps(problem), n):  # the last one added is tried first
+    for steps_before in (usual, n):  # the last one added is tried first
         before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
         if before is not None:
             starts.insert(0, Numbers.of(before, conditions["error_std"]))

@@ -16,7 +16,7 @@ from pnpcm.metrics import psnr
 from pnpcm.metrics.lpips import available, lpips
 from pnpcm.operators import PhaseRetrieval
 from pnpcm.problems import Problem
-from pnpcm.problems.signs import squared_distance
+from pnpcm.problems.nonlinear import squared_distance
 from pnpcm.rng import generators
 
 if TYPE_CHECKING:

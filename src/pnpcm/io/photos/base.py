@@ -1,13 +1,19 @@
-"""Common parts of all formats: suffixes, size limit, format detection, raw pixels."""
+"""Common parts of all formats: detection, size limit, raw pixels, EXIF tags, reading by Pillow."""
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageCms, ImageFile
 
 from pnpcm.errors import ArgumentError
 
@@ -65,3 +71,129 @@ def check_size(path: Path, width: int, height: int, frames: int) -> None:
         )
     if frames > 1:
         raise ArgumentError(f"{path} has {frames} frames or pages; save one of them as a file")
+
+
+# EXIF tags: copied to another file, adapted to another image size --------------------------------
+EXIF = b"Exif\0\0"
+# tags about storage and position of the pixels, their profile, and Photoshop's layers
+_LAYOUT = {254, 255, 256, 257, 258, 259, 262, 266, 273, 277, 278, 279, 280, 281, 284, 292, 293}
+_LAYOUT |= {*range(317, 326), 330, 338, 339, 340, 341, 347, *range(512, 522), *range(529, 533)}
+_LAYOUT |= {32781, 34377, 34675, 37724}
+
+
+def exif_of_tiff(path: Path) -> bytes | None:
+    """The tags of a TIFF file that do not describe its layout; None if they cannot be read."""
+    exif = Image.Exif()
+    try:
+        with path.open("rb") as file:
+            exif.load_from_fp(file)
+            for tag in list(exif):
+                if tag in _LAYOUT:
+                    del exif[tag]
+            return exif.tobytes().removeprefix(EXIF) if len(exif) else None
+    except DAMAGE:
+        return None
+
+
+def tags(payload: bytes | None) -> Image.Exif:
+    """The EXIF tags that do not describe the layout; none if the payload is not valid EXIF."""
+    exif = Image.Exif()
+    if payload:
+        try:
+            exif.load(EXIF + payload)
+            for tag in _LAYOUT & set(exif):
+                del exif[tag]
+            exif.tobytes()
+        except DAMAGE:
+            return Image.Exif()
+    return exif
+
+
+def resize_exif(exif: bytes, width: int, height: int) -> bytes:
+    """``exif`` with new width and height; no other byte moves, since MakerNotes hold offsets."""
+    out = bytearray(exif)
+    order = "<" if exif[:2] == b"II" else ">"
+    sides = {0x100: width, 0x101: height, 0xA002: width, 0xA003: height}
+    try:
+        main = struct.unpack_from(f"{order}I", out, 4)[0]
+        camera = [value for tag, _, value, _ in _entries(out, main, order) if tag == 0x8769]
+        for start in (main, *camera[:1]):
+            for tag, kind, value, at in _entries(out, start, order):
+                if tag in sides and kind in (3, 4) and value != sides[tag]:
+                    kind = 3 if kind == 3 and sides[tag] < 2**16 else 4
+                    number = struct.pack(f"{order}{'HI'[kind - 3]}", sides[tag]).ljust(4, b"\0")
+                    struct.pack_into(f"{order}HHI4s", out, at, tag, kind, 1, number)
+    except struct.error:  # not valid EXIF: unchanged
+        return exif
+    return bytes(out)
+
+
+def _entries(exif: bytearray, start: int, order: str) -> list[tuple[int, int, int, int]]:
+    """Tag, type, value (or offset) and position of each entry of one directory."""
+    found = []
+    for i in range(struct.unpack_from(f"{order}H", exif, start)[0]):
+        at = start + 2 + 12 * i
+        tag, kind = struct.unpack_from(f"{order}HH", exif, at)
+        found.append((tag, kind, struct.unpack_from(order + "IH"[kind == 3], exif, at + 8)[0], at))
+    return found
+
+
+# 8-bit files, by Pillow; all pixel modes are converted to grey or RGB ----------------------------
+_LOCK = Lock()
+
+
+def read_pillow(
+    path: Path, opener: Callable[[Path], ImageFile.ImageFile], *, frames: int | None = None
+) -> Raw:
+    with _no_pillow_limit(), opener(path) as picture:
+        check_size(path, *picture.size, frames or int(getattr(picture, "n_frames", 1)))
+        picture.load()
+        info = picture.info  # complete only after loading: PNG has chunks behind the pixels
+        icc, exif = info.get("icc_profile"), info.get("exif")
+        mode = picture.mode
+        if mode == "CMYK":
+            flat, icc = _rgb_of_cmyk(picture, icc), None
+        elif mode in ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "YCbCr"):
+            grey = mode in ("1", "L", "LA", "La")
+            clear = mode[-1] in "Aa" or "transparency" in info
+            flat = picture.convert("L") if mode == "1" else picture
+            flat = flat.convert(("LA" if clear else "L") if grey else "RGBA" if clear else "RGB")
+        else:
+            raise ArgumentError(f"{path} has pixels of mode {mode}; convert it to RGB or grey")
+        pixels = np.atleast_3d(np.array(flat))
+    return Raw(pixels, icc, exif.removeprefix(EXIF) if exif else None)
+
+
+@contextmanager
+def _no_pillow_limit() -> Iterator[None]:
+    """Disable Pillow's global limit of 179 megapixels; ours is checked before reading pixels."""
+    with _LOCK:
+        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+
+
+def _rgb_of_cmyk(picture: Image.Image, icc: bytes | None) -> Image.Image:
+    try:
+        source = ImageCms.ImageCmsProfile(io.BytesIO(icc or b""))
+        target = ImageCms.createProfile("sRGB")
+        converted = ImageCms.profileToProfile(picture, source, target, outputMode="RGB")
+    except (ImageCms.PyCMSError, OSError):  # no profile, or not one for CMYK
+        converted = None
+    return converted or picture.convert("RGB")
+
+
+def save(path: Path, raw: Raw, kind: str) -> None:
+    options: dict[str, Any] = {}
+    if kind == "JPEG":
+        options = {"quality": 95, "subsampling": 0}
+    elif kind == "WEBP":
+        options = {"lossless": True, "exact": True}  # exact: keep colours where alpha is 0
+    if raw.icc:
+        options["icc_profile"] = raw.icc
+    if raw.exif:
+        options["exif"] = EXIF + raw.exif
+    pixels = raw.pixels[..., 0] if raw.pixels.shape[2] == 1 else raw.pixels
+    Image.fromarray(pixels).save(path, kind, **options)

@@ -15,9 +15,7 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.io.files import write_atomically
-from pnpcm.io.photos.base import DAMAGE, Array, Raw, kind_of_file
-from pnpcm.io.photos.exif import resize_exif
-from pnpcm.io.photos.pillow import read_pillow, save
+from pnpcm.io.photos.base import DAMAGE, Array, Raw, kind_of_file, read_pillow, resize_exif, save
 from pnpcm.io.photos.png16 import png_bytes, read_png
 from pnpcm.io.photos.tiff import read_tiff, tiff_bytes
 
@@ -111,20 +109,16 @@ def write_photo(path: str | Path, x: Tensor, like: Photo, *, format: str | None 
         )
     if kind == "TIFF" or (kind == "PNG" and bits == 16):
         content = tiff_bytes(raw) if kind == "TIFF" else png_bytes(raw)
-        write_atomically(path, lambda temporary: _write(temporary, content))
+        write_atomically(path, lambda temporary: temporary.write_bytes(content))
     else:
         write_atomically(path, lambda temporary: save(temporary, raw, kind))
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
 
 
 def _quantized(x: Tensor, bits: int) -> Array:
     """``x`` as integers (H, W, C), the inverse of the scaling in :func:`read_photo`."""
     top = 2**bits - 1
     values = ((x.detach().cpu().double().clamp(-1, 1) + 1) * (top / 2)).round().permute(1, 2, 0)
-    return _whole(values.numpy(), bits)
+    return np.asarray(values, f"uint{bits}")
 
 
 def _resized(alpha: Array, height: int, width: int, bits: int) -> Array:
@@ -134,8 +128,4 @@ def _resized(alpha: Array, height: int, width: int, bits: int) -> Array:
     plane = Image.fromarray(alpha.astype(np.float32))
     plane = plane.resize((width, height), Image.Resampling.BICUBIC)
     values = np.rint(np.asarray(plane, np.float64) * (tops[1] / tops[0])).clip(0, tops[1])
-    return _whole(values, bits)
-
-
-def _whole(values: Array, bits: int) -> Array:
-    return values.astype(np.uint8) if bits == 8 else values.astype(np.uint16)
+    return np.asarray(values, f"uint{bits}")

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL.PngImagePlugin import PngImageFile
 
-from pnpcm.io.photos.base import SIGNATURE, Array, Raw, check_size
-from pnpcm.io.photos.pillow import read_pillow
+from pnpcm.io.photos.base import SIGNATURE, Array, Raw, check_size, read_pillow
 
 _CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by colour type
 _ADAM7: tuple[tuple[int, int, int, int], ...]  # first row, first column, steps of both

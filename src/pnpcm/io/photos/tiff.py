@@ -11,9 +11,7 @@ import numpy as np
 from PIL.TiffImagePlugin import TiffImageFile
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.photos.base import Array, Raw, check_size
-from pnpcm.io.photos.exif import EXIF, exif_of_tiff, tags
-from pnpcm.io.photos.pillow import read_pillow
+from pnpcm.io.photos.base import EXIF, Array, Raw, check_size, exif_of_tiff, read_pillow, tags
 
 
 def read_tiff(path: Path) -> Raw:

@@ -12,7 +12,7 @@ from pnpcm.mri.readers.fastmri import read_fastmri
 from pnpcm.mri.readers.ismrmrd_file import read_ismrmrd
 from pnpcm.mri.readers.opening import Choice, existing, library, reading
 from pnpcm.mri.scan import Scan
-from pnpcm.tables import Table
+from pnpcm.names import Table
 
 READERS: Table[Callable[[Path, Choice], Scan]] = Table(
     "raw data format",

@@ -16,8 +16,16 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import write_atomically, write_text
 from pnpcm.mri.readers.lines import check_unbroken
-from pnpcm.mri.readers.opening import Array, Choice, checked, choose, existing, only_first, reading
-from pnpcm.mri.readers.readout import ifft1c
+from pnpcm.mri.readers.opening import (
+    Array,
+    Choice,
+    checked,
+    choose,
+    existing,
+    ifft1c,
+    only_first,
+    reading,
+)
 from pnpcm.mri.scan import Scan
 
 FORMAT = "BART"

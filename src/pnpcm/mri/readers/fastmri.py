@@ -24,9 +24,9 @@ from pnpcm.mri.readers.opening import (
     missing,
     only_first,
     reading,
+    remove_oversampling,
 )
-from pnpcm.mri.readers.readout import remove_oversampling
-from pnpcm.mri.scan import Scan, Size
+from pnpcm.mri.scan import Scan
 
 FORMAT = "fastMRI"
 LAYOUTS = {3: "(slices, readout, phase)", 4: "(slices, coils, readout, phase)"}
@@ -54,6 +54,7 @@ def read_fastmri(path: Path, choice: Choice) -> Scan:
     readout, width = int(shape[-2]), int(shape[-1])
     keep = header.kept(0, readout)
     size = (keep, width)
+    wanted = header.recon.matrix[:2] if header.recon else image or size
     if keep < readout:
         notes.append(f"readout oversampling removed: {readout} samples became {keep}")
     geometry, voxel_sentences = unoriented(header, readout, width)
@@ -78,7 +79,7 @@ def read_fastmri(path: Path, choice: Choice) -> Scan:
         n_slices=int(shape[0]),
         n_coils=int(shape[1]) if len(shape) == 4 else 1,
         size=size,
-        crop=_crop(header, image, size),
+        crop=(min(wanted[0], size[0]), min(wanted[1], size[1])),
         kspace=checked(path, int(shape[0]), load, sampled),
         mask=sampled,
         target=load_target if target else None,
@@ -106,11 +107,6 @@ def _target_name(file: Any, *, single: bool) -> str | None:
         if name in file and file[name].ndim == 3 and len(file[name]) == len(file["kspace"]):
             return name
     return None
-
-
-def _crop(header: Header, image: tuple[int, ...] | None, size: Size) -> Size:
-    wanted = header.recon.matrix[:2] if header.recon else image or size
-    return min(wanted[0], size[0]), min(wanted[1], size[1])
 
 
 def _plain(value: Any) -> str | float:

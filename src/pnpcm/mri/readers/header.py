@@ -72,18 +72,17 @@ def parse_header(text: str | bytes, path: Path) -> Header:
         raise ArgumentError(
             f"the ISMRMRD header of {path} is not valid XML ({error}); export the file again"
         ) from error
-    encoding = _find(root, "encoding")
+    encoding = root.find("{*}encoding")
     if encoding is None:
         return Header()
-    limits = _find(encoding, "encodingLimits")
     return Header(
-        encoded=_space(_find(encoding, "encodedSpace")),
-        recon=_space(_find(encoding, "reconSpace")),
-        lines=_limit(_find(limits, "kspace_encoding_step_1")),
-        partitions=_limit(_find(limits, "kspace_encoding_step_2")),
+        encoded=_space(encoding, "encodedSpace"),
+        recon=_space(encoding, "reconSpace"),
+        lines=_limit(encoding, "kspace_encoding_step_1"),
+        partitions=_limit(encoding, "kspace_encoding_step_2"),
         trajectory=_text(encoding, "trajectory").lower(),
-        calibration=_text(_find(encoding, "parallelImaging"), "calibrationMode").lower(),
-        vendor=_text(_find(root, "acquisitionSystemInformation"), "systemVendor"),
+        calibration=_text(encoding, "parallelImaging", "calibrationMode").lower(),
+        vendor=_text(root, "acquisitionSystemInformation", "systemVendor"),
     )
 
 
@@ -131,21 +130,15 @@ def unoriented(header: Header, readout: int, width: int) -> tuple[Geometry, list
     return Geometry(voxel=voxel), notes + voxel_notes(header, voxel)
 
 
-def _find(parent: XML | None, name: str) -> XML | None:
-    """The first child of that name, namespace or not."""
-    children = [] if parent is None else list(parent)
-    return next((c for c in children if str(c.tag).rpartition("}")[2] == name), None)
+def _text(parent: XML, *names: str) -> str:
+    """The text of the descendant ``names``, namespace or not; "" without one."""
+    return (parent.findtext("/".join(f"{{*}}{name}" for name in names)) or "").strip()
 
 
-def _text(parent: XML | None, name: str) -> str:
-    child = _find(parent, name)
-    return (child.text or "").strip() if child is not None else ""
-
-
-def _space(element: XML | None) -> Space | None:
+def _space(encoding: XML, name: str) -> Space | None:
     try:
-        sizes = [int(_text(_find(element, "matrixSize"), axis)) for axis in "xyz"]
-        x, y, z = (float(_text(_find(element, "fieldOfView_mm"), axis)) for axis in "xyz")
+        sizes = [int(_text(encoding, name, "matrixSize", axis)) for axis in "xyz"]
+        x, y, z = (float(_text(encoding, name, "fieldOfView_mm", axis)) for axis in "xyz")
     except ValueError:
         return None
     if min(sizes) < 1:
@@ -153,10 +146,12 @@ def _space(element: XML | None) -> Space | None:
     return Space((sizes[0], sizes[1], sizes[2]), (x, y, z))
 
 
-def _limit(element: XML | None) -> Limit | None:
+def _limit(encoding: XML, name: str) -> Limit | None:
     try:
-        names = ("minimum", "center", "maximum")
-        minimum, centre, maximum = (int(_text(element, name)) for name in names)
+        minimum, centre, maximum = (
+            int(_text(encoding, "encodingLimits", name, end))
+            for end in ("minimum", "center", "maximum")
+        )
     except ValueError:
         return None
     return Limit(minimum, centre, maximum)

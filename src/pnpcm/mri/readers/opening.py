@@ -1,6 +1,6 @@
-"""What every reader asks of a file, in one place, and the sentences it refuses with.
+"""Common parts of the readers: checks of files and arrays with their errors, readout transforms.
 
-Whatever a library raises while it reads a file leaves here as one of our own errors.
+Exceptions of a library that reads a file are raised as errors of pnpcm.
 """
 
 from __future__ import annotations
@@ -146,3 +146,34 @@ def as_mask(path: Path, values: Array, size: tuple[int, int]) -> Tensor:
     if not mask.any():
         raise ArgumentError(f"mask of {path} is all zero; expected 1 where k-space was measured")
     return torch.from_numpy(mask.astype(bool))
+
+
+# readout -----------------------------------------------------------------------------------------
+def fft1c(x: Tensor, dim: int) -> Tensor:
+    """Centred orthonormal FFT of one axis: the origin is index n//2 on both sides."""
+    x = torch.fft.ifftshift(x, dim=dim)
+    k: Tensor = torch.fft.fftshift(torch.fft.fft(x, dim=dim, norm="ortho"), dim=dim)
+    return k
+
+
+def ifft1c(k: Tensor, dim: int) -> Tensor:
+    """Inverse of :func:`fft1c`."""
+    k = torch.fft.ifftshift(k, dim=dim)
+    x: Tensor = torch.fft.fftshift(torch.fft.ifft(k, dim=dim, norm="ortho"), dim=dim)
+    return x
+
+
+def centre(x: Tensor, keep: int, dim: int) -> Tensor:
+    """The central ``keep`` samples of an axis: index n//2 becomes keep//2."""
+    return x.narrow(dim, x.shape[dim] // 2 - keep // 2, keep)
+
+
+def remove_oversampling(kspace: Tensor, keep: int) -> Tensor:
+    """K-space ``(…, readout, phase)`` of the central ``keep`` image rows.
+
+    F P F⁻¹ along the readout, F the orthonormal FFT and P the crop: white noise keeps its
+    standard deviation, and columns of zeros stay exact zeros.
+    """
+    if keep >= kspace.shape[-2]:
+        return kspace
+    return fft1c(centre(ifft1c(kspace, -2), keep, -2), -2)

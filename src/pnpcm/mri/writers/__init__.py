@@ -12,14 +12,11 @@ from pathlib import Path
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import temporary_name
-from pnpcm.mri.writers.arrays import write_npy
-from pnpcm.mri.writers.dicom import write_dicom
-from pnpcm.mri.writers.h5 import write_h5
-from pnpcm.mri.writers.nifti import write_nifti
+from pnpcm.mri.writers.formats import write_dicom, write_h5, write_nifti, write_npy
 from pnpcm.mri.writers.page import write_html
 from pnpcm.mri.writers.pictures import write_png
 from pnpcm.mri.writers.volume import Volume, need
-from pnpcm.tables import Table
+from pnpcm.names import Table
 
 Writer = Callable[[Volume, Path], list[Path]]
 

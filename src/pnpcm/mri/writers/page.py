@@ -1,11 +1,13 @@
-"""One HTML file for people: record, slices, errors and sampling, pictures inside it."""
+"""The result as one HTML file: record, slices, errors and sampling, with its pictures inside."""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping, Sequence
 from html import escape
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -21,7 +23,6 @@ from pnpcm.mri.writers.pictures import (
     tile,
     window,
 )
-from pnpcm.mri.writers.record_tables import record_tables
 from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, to_array
 
 MOST_ROWS = 8
@@ -58,16 +59,13 @@ img.mask { image-rendering: pixelated; border: 1px solid var(--line); }
 
 def write_html(volume: Volume, folder: Path) -> list[Path]:
     """``NAME.html``: self-contained, without scripts and links; every text is escaped."""
-    path = folder / f"{volume.name}.html"
-    path.write_text(page(volume), encoding="utf-8")
-    return [path]
-
-
-def page(volume: Volume) -> str:
-    """The document."""
+    slices, h, w = volume.shape
+    voxel = " × ".join(f"{length:.4g}" for length in volume.geometry.voxel)
+    place = f"voxels of {voxel} mm" if volume.geometry.known else NO_GEOMETRY
     parts = [
         f"<h1>{escape(volume.name)}</h1>",
-        f"<p>{escape(_summary(volume))}</p>",
+        f"<p>{slices} {'slice' if slices == 1 else 'slices'} of {h} × {w} pixels, {place}. "
+        f"Reconstructed by pnpcm {__version__}.</p>",
         "<h2>Record</h2>",
         record_tables(volume.record),
         "<h2>Slices</h2>",
@@ -90,20 +88,15 @@ def page(volume: Volume) -> str:
         parts += ["<h2>Slice by slice</h2>", _rows(volume)]
     parts += ["<h2>Sampling</h2>", _mask(volume)]
     body = "\n".join(parts)
-    return (
+    path = folder / f"{volume.name}.html"
+    path.write_text(
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(volume.name)} · pnpcm</title>\n<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n{body}\n</body>\n</html>\n"
+        f"<body>\n{body}\n</body>\n</html>\n",
+        encoding="utf-8",
     )
-
-
-def _summary(volume: Volume) -> str:
-    slices, h, w = volume.shape
-    voxel = " × ".join(f"{length:.4g}" for length in volume.geometry.voxel)
-    place = f"voxels of {voxel} mm" if volume.geometry.known else NO_GEOMETRY
-    plural = "slice" if slices == 1 else "slices"
-    return f"{slices} {plural} of {h} × {w} pixels, {place}. Reconstructed by pnpcm {__version__}."
+    return [path]
 
 
 def _rows(volume: Volume) -> str:
@@ -171,3 +164,97 @@ def _image(picture: Picture, alt: str, *, style: str = "") -> str:
     data = base64.b64encode(buffer.getvalue()).decode()
     size = f'width="{picture.width}" height="{picture.height}"'
     return f'<img{style} {size} alt="{escape(alt)}" src="data:image/png;base64,{data}">'
+
+
+# record as tables --------------------------------------------------------------------------------
+LONG = 8
+"""Lists of more values than this are folded."""
+
+
+def record_tables(record: Mapping[str, Any]) -> str:
+    """One titled table for each group of the record; single values come first, together."""
+    single = {key: value for key, value in record.items() if not _is_group(value)}
+    groups = {key: value for key, value in record.items() if _is_group(value)}
+    sections = [f"<section>{_pairs(single)}</section>"] if single else []
+    for key, value in groups.items():
+        words = str(key).replace("_", " ")
+        title = escape(words[:1].upper() + words[1:])
+        sections.append(f"<section><h3>{title}</h3>{_table(value)}</section>")
+    if not sections:
+        return "<p>Nothing was recorded.</p>"
+    return '<div class="tables">' + "\n".join(sections) + "</div>"
+
+
+def _table(value: Any) -> str:
+    """A matrix for rows of one kind (scores by convention, by slice), else names and values."""
+    if isinstance(value, Mapping):
+        rows = list(value.items())
+        if len(rows) > 0 and all(_is_flat(row) for _, row in rows):
+            return _matrix(rows)
+        return _pairs(value)
+    folded = len(value) > LONG
+    matrix = _matrix([(str(k), row) for k, row in enumerate(value)])
+    return f"<details><summary>{len(value)} rows</summary>{matrix}</details>" if folded else matrix
+
+
+def _matrix(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    columns = list(dict.fromkeys(key for _, row in rows for key in row))
+    head = "".join(f"<th>{escape(str(c))}</th>" for c in columns)
+    lines = []
+    for name, row in rows:
+        cells = "".join(f"<td>{text(row[c]) if c in row else '–'}</td>" for c in columns)
+        lines.append(f"<tr><th>{escape(str(name))}</th>{cells}</tr>")
+    return (
+        f'<div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    """Two columns; groups below are spelled out as ``group · name``."""
+    lines = [
+        f"<tr><th>{escape(key)}</th><td>{text(value)}</td></tr>" for key, value in _flat(values)
+    ]
+    return f'<div class="scroll"><table><tbody>{"".join(lines)}</tbody></table></div>'
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, Any]]:
+    found = []
+    for key, value in values.items():
+        name = f"{before}{key}"
+        if isinstance(value, Mapping) and value:
+            found += _flat(value, f"{name} · ")
+        else:
+            found.append((name, value))
+    return found
+
+
+def text(value: Any) -> str:
+    """A value as escaped HTML: five digits of a number, long lists folded."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.5g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{escape(str(k))} {text(v)}" for k, v in value.items()) or "–"
+    if isinstance(value, list | tuple):
+        joined = ", ".join(text(v) for v in value) or "–"
+        if len(value) > LONG:
+            return f"<details><summary>{len(value)} values</summary>{joined}</details>"
+        return joined
+    return escape(str(value))
+
+
+def _is_group(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value)
+    return isinstance(value, list | tuple) and len(value) > 0 and all(_is_flat(v) for v in value)
+
+
+def _is_flat(value: Any) -> bool:
+    """A mapping of single values."""
+    if not isinstance(value, Mapping) or not value:
+        return False
+    return not any(isinstance(v, Mapping | list | tuple) for v in value.values())

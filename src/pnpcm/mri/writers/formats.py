@@ -1,4 +1,4 @@
-"""DICOM: one MR image per slice, derived, anonymous, at its place in the patient."""
+"""Volumes as data files: HDF5 in fastMRI's layout, NIfTI-1, DICOM, and numpy arrays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,75 @@ from numpy.typing import NDArray
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError
-from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, need
+from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, need, to_array
 
+
+# HDF5 --------------------------------------------------------------------------------------------
+def write_h5(volume: Volume, folder: Path) -> list[Path]:
+    """``NAME.h5``: the layout of fastMRI's submissions, with what we know beside it.
+
+    Dataset ``reconstruction``: float32 magnitude ``(slices, h, w)``; ``std`` likewise, if there.
+    Attributes of the file: ``max`` and ``norm`` (largest value and Euclidean norm of the
+    reconstruction, as fastMRI's own files have of their reference), ``pnpcm``: the record as JSON.
+    """
+    h5py = need("h5py", "output as h5")
+    path, magnitude = folder / f"{volume.name}.h5", volume.magnitude()
+    with h5py.File(path, "w") as file:
+        file.create_dataset("reconstruction", data=magnitude)
+        if volume.std is not None:
+            file.create_dataset("std", data=to_array(volume.std))
+        file.attrs["max"] = float(magnitude.max())
+        file.attrs["norm"] = float(np.linalg.norm(magnitude.astype(np.float64)))
+        file.attrs["pnpcm"] = volume.record_json()
+    return [path]
+
+
+UNKNOWN, SCANNER = 0, 1  # codes of the standard's coordinate systems
+# NIfTI: the affine puts every voxel at its position in the scanner -------------------------------
+LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
+
+
+def write_nifti(volume: Volume, folder: Path) -> list[Path]:
+    """``NAME.nii.gz``: float32 magnitude with axes (h, w, slices); ``NAME_std.nii.gz`` likewise.
+
+    Voxel (i, j, k) lies where :meth:`Volume.affine` puts row i, column j of slice k, in the
+    format's RAS axes: the first two signs of DICOM's LPS flipped. Where the geometry is unknown
+    both codes are 0, the stored matrix is diag(voxel) and the description says so; readers then
+    use their own default (nibabel: centred, first axis towards the left).
+    """
+    nibabel = need("nibabel", "output as nifti")
+    paths = [folder / f"{volume.name}.nii.gz"]
+    nibabel.save(_image(nibabel, volume, volume.magnitude(), "magnitude"), paths[0])
+    if volume.std is not None:
+        paths.append(folder / f"{volume.name}_std.nii.gz")
+        nibabel.save(_image(nibabel, volume, to_array(volume.std), "std"), paths[1])
+    return paths
+
+
+def _image(nibabel: Any, volume: Volume, values: Array, what: str) -> Any:
+    known = volume.geometry.known
+    affine = LPS_TO_RAS @ volume.affine() if known else np.diag([*volume.geometry.voxel, 1.0])
+    image = nibabel.Nifti1Image(np.ascontiguousarray(values.transpose(1, 2, 0)), affine)
+    code = SCANNER if known else UNKNOWN
+    image.set_qform(affine, code=code)
+    image.set_sform(affine, code=code)
+    image.header.set_xyzt_units("mm")
+    image.header.set_dim_info(freq=0, phase=1, slice=2)
+    text = f"pnpcm {__version__} {what}" if known else f"{NO_GEOMETRY}: unit affine"
+    image.header["descrip"] = text.encode()[:79]
+    return image
+
+
+# numpy -------------------------------------------------------------------------------------------
+def write_npy(volume: Volume, folder: Path) -> list[Path]:
+    """``NAME.npy``: complex64 ``(slices, h, w)``, phase included."""
+    path = folder / f"{volume.name}.npy"
+    image = volume.image.detach().cpu().resolve_conj().resolve_neg().numpy()
+    np.save(path, image.astype(np.complex64, copy=False))
+    return [path]
+
+
+# DICOM: one MR image per slice, derived, anonymous, at its position in the patient ---------------
 LEVELS = 2**16 - 1
 EMPTY = (
     "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID",

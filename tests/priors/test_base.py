@@ -10,7 +10,7 @@ from ddpm import ALPHA_BAR, LEVELS
 from golden import gen
 from pnpcm import ConsistencyModel, DiffusionModel
 from pnpcm.errors import ArgumentError
-from pnpcm.priors.precond import consistency_scalings, edm_scalings
+from pnpcm.priors.base import consistency_scalings, edm_scalings
 
 ROWS = [
     (0.002, 1.000000, 0.000000, 1.999984, -1553.65202),

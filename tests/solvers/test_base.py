@@ -12,7 +12,7 @@ from pnpcm.operators import FunctionOperator, Inpainting, SuperResolution
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.rng import generators, randn_like
 from pnpcm.solvers import DPIR, DPS, DPIRConfig, DPnP, DPnPConfig, DPSConfig, GradientStep
-from pnpcm.solvers.problem import (
+from pnpcm.solvers.base import (
     back_projection,
     image_shape,
     in_usual_range,

@@ -1,0 +1,134 @@
+"""``pnpcm restore`` (degraded to restored images) and ``pnpcm simulate`` (clean to degraded)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pnpcm.cli import shared
+from pnpcm.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from pnpcm.recon import Options
+
+
+@shared.takes(values=shared.task_values, options=shared.options)
+def restore(
+    inputs: Annotated[list[Path], typer.Argument(help="Images, folders or measurement files.")],
+    *,
+    task: shared.TaskName = None,
+    mask: Annotated[
+        Path | None, typer.Option(help="inpaint: mask image, white = to be filled.")
+    ] = None,
+    mask_color: Annotated[
+        str | None, typer.Option(help="inpaint: colour of the pixels to be filled, e.g. #ff0000.")
+    ] = None,
+    values: dict[str, Any],
+    boundary: Annotated[
+        str | None,
+        typer.Option(help="deblur: boundary, unknown (default), zero, circular or reflect."),
+    ] = None,
+    operator: Annotated[
+        str | None, typer.Option(help="Your own forward model, as my_module:MyOperator.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="phase-retrieval: image that determines the signs.")
+    ] = None,
+    options: Options,
+    tile: Annotated[
+        int,
+        typer.Option(help="Side of the prior's tiles in pixels; smaller ones need less memory."),
+    ] = 768,
+    halo: Annotated[
+        int | None,
+        typer.Option(
+            help="Overlap around a tile in pixels; default: the network's receptive field."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/restored"),
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="Output format: png, jpeg, tiff or webp; default: the input's, PNG for JPEG."
+        ),
+    ] = None,
+    json_: shared.Json = False,
+    dry_run: shared.DryRun = False,
+) -> None:
+    """Restore degraded images of any size; noise level and parameters are estimated.
+
+    Writes NAME.png and NAME.result.json (configuration, self-check, times) for each input.
+    Finished results are kept when the command is repeated. Exit code 0: all restored, 1: some
+    failed, 2: bad input.
+    """
+    from pnpcm.io.photos import SUFFIXES
+    from pnpcm.problems import TaskChoice
+    from pnpcm.problems.measurement import SUFFIX, find_inputs
+    from pnpcm.recon.photo import DEFAULT_PRIOR, PhotoJob, photo_targets
+    from pnpcm.recon.plan import Priors
+    from pnpcm.recon.record import process
+
+    files = find_inputs(inputs, (*SUFFIXES, SUFFIX))
+    if boundary is not None:
+        values["boundary"] = boundary
+    choice = TaskChoice(task, operator, values, mask, mask_color)
+    if format not in (None, "png", "jpeg", "tiff", "webp"):
+        raise ArgumentError(f"format is {format!r}, expected png, jpeg, tiff or webp")
+    options = replace(options, tile=tile, halo=halo)
+    priors = Priors(options.prior or DEFAULT_PRIOR, options.device)
+    job = PhotoJob(choice, options, priors, format, reference)
+    if dry_run:
+        for path in files:
+            print(json.dumps(job.plan(path), indent=2))
+        return
+    outcomes = process(files, photo_targets(files, out, format), job.choices(), job)
+    shared.show(outcomes, len(files), restore, as_json=json_)
+
+
+@shared.takes(values=shared.task_values)
+def simulate(
+    inputs: Annotated[list[Path], typer.Argument(help="Clean images or folders of them.")],
+    *,
+    task: shared.TaskName = None,
+    sigma_y: Annotated[
+        float, typer.Option(help="Std of the added noise on the [0, 1] scale.")
+    ] = 0.05,
+    mask: Annotated[
+        Path | None, typer.Option(help="inpaint: mask image, white = to be removed.")
+    ] = None,
+    missing: shared.Missing = None,
+    values: dict[str, Any],
+    boundary: Annotated[
+        str | None,
+        typer.Option(help="deblur: reflect (default), zero (as in the paper) or circular."),
+    ] = None,
+    seed: shared.Seed = 0,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/measured"),
+) -> None:
+    """Degrade clean images: NAME.npz holds y, operator and noise level, NAME.png shows y."""
+    from pnpcm.io.files import save_picture, to_picture
+    from pnpcm.io.photos import SUFFIXES, read_photo
+    from pnpcm.problems.choice import hole_mask
+    from pnpcm.problems.measurement import find_inputs, preview, write_measurement
+    from pnpcm.problems.measurement import simulate as degrade
+
+    if boundary is not None:
+        values["boundary"] = boundary
+    if mask is not None:
+        values["mask"] = hole_mask(mask)[0]
+    if task == "jpeg" and "quality" not in values:
+        raise ArgumentError("--task jpeg needs --quality (1…100)")
+    wanted = shared.simulated_task(task, values, missing)
+    out.mkdir(parents=True, exist_ok=True)
+    for i, path in enumerate(find_inputs(inputs, SUFFIXES)):
+        measured = degrade(read_photo(path).x, wanted, sigma_y, seed=seed + i)
+        target = out / f"{path.stem}.npz"
+        write_measurement(target, measured)
+        picture = preview(measured)
+        if picture is not None and task != "phase-retrieval":
+            save_picture(out / f"{path.stem}.png", to_picture(picture))
+        print(f"{target}: {measured.task.name}, sigma_y = {sigma_y:g}")
