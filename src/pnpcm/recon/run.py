@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -25,9 +26,11 @@ def run(
 ) -> tuple[Result, Tensor]:
     """The last result, and all samples ``(K, B, …)``; ``seeds[k][b]``: seed of sample k, image b.
 
-    ``at_once``: number of samples of a single image that the solver computes as one batch.
+    ``at_once``: number of samples of a single image that the solver computes as one batch. The
+    notes of the result are those of all samples, each once.
     """
     solver, found = plan.solver(), []
+    notes: dict[str, None] = {}
     together = at_once if len(y) == 1 else 1
     for first in range(0, len(seeds), together):
         some = [seed for row in seeds[first : first + together] for seed in row]
@@ -40,7 +43,8 @@ def run(
             callback=callback,
         )
         found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
-    return result, torch.cat(found)
+        notes |= dict.fromkeys(result.notes)
+    return replace(result, notes=tuple(notes)), torch.cat(found)
 
 
 @contextmanager

@@ -283,7 +283,8 @@ def _volume(
     callback: Callable[[int], None] | None,
 ) -> Volume:
     options = planned.plan.options
-    solve = solve or _solver(planned.plan)
+    run_notes: dict[str, None] = {}
+    solve = solve or _solver(planned.plan, run_notes)
     pages: dict[int, Page] = {}
     misfits: list[Misfit] = []
     probe = torch.empty(0)
@@ -303,7 +304,7 @@ def _volume(
         if callback is not None:
             callback(len(pages))
     empty = [i for i in planned.slices if i not in pages]
-    notes = [*planned.scan.notes, *planned.plan.notes, *planned.preparation.notes]
+    notes = [*planned.scan.notes, *planned.plan.notes, *planned.preparation.notes, *run_notes]
     if empty:
         notes.append(f"slices without signal, left empty: {', '.join(map(str, empty))}")
     warnings = [*planned.warnings, *planned.preparation.warnings]
@@ -354,10 +355,14 @@ def _parts(planned: ScanPlan, seconds: dict[str, float]) -> Iterator[tuple[Slice
             yield part, some
 
 
-def _solver(planned: Plan) -> Solve:
+def _solver(planned: Plan, notes: dict[str, None]) -> Solve:
+    """The solver of the plan; the notes of its runs become keys of ``notes``, each once."""
+
     def solve(part: Slices, seeds: list[list[int]]) -> Tensor:
         prior = planned.prior and with_sets(planned.prior, part.operator.map_sets)
-        return run(replace(planned, prior=prior), part.y, part.operator, seeds)[1]
+        result, x = run(replace(planned, prior=prior), part.y, part.operator, seeds)
+        notes.update(dict.fromkeys(result.notes))
+        return x
 
     return solve
 
