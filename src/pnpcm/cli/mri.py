@@ -91,6 +91,7 @@ def mri(
         str, typer.Option(help="Noise std on the prior's [0, 1] scale, or auto (estimated).")
     ] = "auto",
     steps: shared.Steps = None,
+    step_rule: shared.StepRule = None,
     preset: shared.PresetName = None,
     set_: shared.Set = None,
     samples: shared.Samples = 1,
@@ -144,6 +145,7 @@ def mri(
         method=method,
         aim=aim,
         steps=steps,
+        step_rule=step_rule,
         preset=preset,
         samples=samples,
         batch=batch,

@@ -85,6 +85,13 @@ SigmaY = Annotated[
 Steps = Annotated[
     int | None, typer.Option(help="Number of steps; default: the preset's or the rule's.")
 ]
+StepRule = Annotated[
+    str | None,
+    typer.Option(
+        help="--preset with --steps: ends (default: its first and last levels stay) or released "
+        "(the paper's presets: as in the authors' code)."
+    ),
+]
 PresetName = Annotated[str | None, typer.Option("--preset", help="Name or file of a preset.")]
 Set = Annotated[
     list[str] | None,
