@@ -95,7 +95,10 @@ def test_dry_run_writes_nothing(raw: Path, tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (("--mask", "gausian1d"), "did you mean 'gaussian1d'"),
-        (("--mask", "gaussian1d", "--acs", "4", "--center-fraction", "0.1"), "two spellings"),
+        (
+            ("--mask", "gaussian1d", "--acs", "4", "--center-fraction", "0.1"),
+            "both set the calibration lines",
+        ),
         (("--scale", "oracle"), "needs a fully sampled scan"),
         (("--slices", "7"), "has 0…1"),
         (("--slices", "a:b"), "expected 3, 3:10"),

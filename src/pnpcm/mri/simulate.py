@@ -31,7 +31,7 @@ ELLIPSES = (
 
 @dataclass(frozen=True)
 class SimulatedScan:
-    """Noisy fully sampled k-space of one slice, with the truth behind it."""
+    """Noisy fully sampled k-space of one slice, with its true image and coil maps."""
 
     kspace: Tensor  # complex (coils, H, W)
     coil_maps: Tensor  # complex (coils, H, W), root-sum-of-squares 1
@@ -44,7 +44,7 @@ class SimulatedScan:
 
 
 def phantom(size: tuple[int, int], *, zoom: float = 1.0) -> Tensor:
-    """Magnitude image of the modified Shepp–Logan phantom in [0, 1], edges one pixel soft."""
+    """Magnitude image of the modified Shepp–Logan phantom in [0, 1], with edges one pixel wide."""
     p, q = (axis / zoom for axis in _grid(size))
     soft = 2.0 / min(size) / zoom
     image = torch.zeros(size)
@@ -60,7 +60,7 @@ def phantom(size: tuple[int, int], *, zoom: float = 1.0) -> Tensor:
 def smooth_phase(
     size: tuple[int, int], *, generator: torch.Generator, amplitude: float = 1.0
 ) -> Tensor:
-    """Random second-order polynomial phase in radians, as field inhomogeneity leaves it."""
+    """Random second-order polynomial phase in radians, as caused by field inhomogeneity."""
     p, q = _grid(size)
     terms = torch.stack([torch.ones_like(p), p, q, p * q, p**2, q**2])
     weights = torch.randn(len(terms), generator=generator, device=generator.device)
@@ -93,8 +93,8 @@ def simulate_scan(
 ) -> SimulatedScan:
     """Fully sampled multi-coil k-space of a magnitude image ``(H, W)``.
 
-    ``noise_std`` per real and imaginary part of each coil, correlated between neighbouring coils
-    on the ring by ``noise_correlation`` (below ½). ``phase``: amplitude of a random smooth phase.
+    ``noise_std``: per real and imaginary part of each coil; ``noise_correlation`` (below ½):
+    correlation of the noise of neighbouring coils. ``phase``: amplitude of a random smooth phase.
     """
     if magnitude.ndim != 2 or not bool((magnitude >= 0).all()):
         raise ShapeError(f"magnitude must be (H, W) and ≥ 0, got shape {tuple(magnitude.shape)}")

@@ -1,4 +1,4 @@
-"""Simulated raw data as a file in fastMRI's layout, for those without a scanner."""
+"""Simulated raw data as a file in fastMRI's layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADER = """<?xml version="1.0"?>
 
 
 def phantoms(n_slices: int, size: Size) -> Tensor:
-    """A head in slices ``(n, H, W)``: the phantom, smaller towards the ends."""
+    """A head of ``n`` slices ``(n, H, W)``: the phantom, smaller towards both ends."""
     if n_slices < 1:
         raise ArgumentError(f"n_slices must be at least 1, got {n_slices}")
     places = [(k + 0.5) / n_slices * 1.6 - 0.8 for k in range(n_slices)]
@@ -45,12 +45,12 @@ def write_simulated(
     mask: Tensor | None = None,
     seed: int = 0,
 ) -> None:
-    """Write k-space of magnitude images ``(slices, H, W)`` as fastMRI does, one slice at a time.
+    """Write k-space of magnitude images ``(slices, H, W)`` in fastMRI's layout, slice by slice.
 
-    Twice oversampled along the readout, with header, and with the RSS reference image; with a
-    ``mask`` ``(W,)`` undersampled like fastMRI's test files, without reference. Coil maps, smooth
-    phase and correlated coil noise (``noise_std`` per part, before oversampling, images up to 1):
-    :func:`simulate_scan`, slice i by seed + i.
+    With twofold readout oversampling, a header and the RSS reference image. With a ``mask``
+    ``(W,)`` the file is undersampled and has no reference, like fastMRI's test files. Coil maps,
+    smooth phase and correlated coil noise are those of :func:`simulate_scan`, with seed + i for
+    slice i; ``noise_std`` is per real and imaginary part, before oversampling, for images up to 1.
     """
     path = Path(path)
     try:
