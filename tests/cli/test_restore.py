@@ -1,4 +1,4 @@
-"""``pnpcm restore`` and ``simulate``: files of all kinds in, pictures or one clear sentence out."""
+"""``pnpcm restore`` and ``simulate``: images from files of many kinds, and error messages."""
 
 import json
 import subprocess
@@ -138,7 +138,7 @@ def test_jpeg_reads_its_own_tables(run: Run, tmp_path: Path) -> None:
 
 
 def test_blur_made_by_another_tool(run: Run, tmp_path: Path) -> None:
-    """Pillow's Gaussian of radius 1.5 on a larger picture: its borders are no model of ours."""
+    """Pillow's Gaussian of radius 1.5 on a larger image: borders of no boundary condition here."""
     blurred = picture(96).filter(ImageFilter.GaussianBlur(1.5)).crop((16, 16, 80, 80))
     blurred.save(tmp_path / "in.png")
     words = ("restore", tmp_path / "in.png", "--task", "deblur", "--gaussian", "11,1.5")

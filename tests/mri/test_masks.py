@@ -1,4 +1,4 @@
-"""Sampling masks: how many, where, by whom."""
+"""Sampling masks: number and position of lines and points, and the generator."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Raw files written by other libraries, or byte by byte, come back as the scan that they hold."""
+"""Raw files written by other libraries, or byte by byte, are read as the scan they contain."""
 
 import importlib
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def xml(**changes: Any) -> str:
 
 
 def simulated(n_slices: int = 3) -> Tensor:
-    """(slices, coils, H, W), no two slices alike."""
+    """(slices, coils, H, W), all slices different."""
     scans = [
         simulate_scan(phantom(SIZE), n_coils=COILS, noise_std=0.01, generator=gen(s)).kspace
         for s in range(n_slices)
@@ -509,7 +509,7 @@ def savemat(path: Path, **arrays: Any) -> None:
 
 
 def savemat73(path: Path, **arrays: Any) -> None:
-    """As MATLAB does: a text of 512 bytes in front, axes reversed, fields real and imag."""
+    """As MATLAB writes it: a header of 512 bytes, axes reversed, fields real and imag."""
     with h5py.File(path, "w", userblock_size=512) as file:
         for name, value in arrays.items():
             value = np.asarray(value).T

@@ -1,4 +1,4 @@
-"""What was measured: masks from exact zeros, their description, the calibration block."""
+"""Sampling of k-space: masks from exact zeros, their description, the calibration block."""
 
 from dataclasses import FrozenInstanceError
 

@@ -1,4 +1,4 @@
-"""Settings of the user win over every preset, one number or all of them."""
+"""Choice of parameters: settings, aim, tuned rows, presets of the released code."""
 
 import math
 from itertools import pairwise
@@ -70,7 +70,7 @@ def test_unknown_and_impossible_names() -> None:
 
 
 def numbers(**choices: Any) -> Numbered:
-    """What a denoising problem on the prior ``natural`` runs with."""
+    """The parameters of a denoising problem with the prior ``natural``."""
     options = Options(**choices)
     problem = Denoise().problem(torch.zeros(1, 3, 16, 16))
     method, _ = choose_method(problem, options, ("consistency", "edm"))

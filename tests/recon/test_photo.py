@@ -1,4 +1,4 @@
-"""restore: better than what was measured, the same whatever stands around it, and it says so."""
+"""restore: better than the measurement, independent of the rest of the batch, with a report."""
 
 import json
 import re

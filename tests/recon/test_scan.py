@@ -208,7 +208,7 @@ def test_refusals() -> None:
 
 
 def test_other_methods_take_the_place_of_pnp_cm(raw: Path) -> None:
-    """The seam for baselines: they get the same y, operator and generators."""
+    """Other methods get the same y, operator and generators."""
 
     def zero_filled(part: Slices, seeds: list[list[int]]) -> torch.Tensor:
         return part.operator.A_adjoint(part.y)[None]

@@ -1,4 +1,4 @@
-"""The loop: resume after kill −9, processes, accumulation, guards, and what a run leaves behind."""
+"""The loop: resume after kill −9, processes, accumulation, guards, and the files of a run."""
 
 import json
 import math
@@ -149,7 +149,7 @@ def test_runs_from_before_a_field_existed_are_continued(tmp_path: Path) -> None:
 
 
 def test_nan_guard_skips_counts_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bad batch is skipped without a trace in the weights; endless ones stop the run."""
+    """One bad batch is skipped and does not change the weights; many stop the run."""
     from pnpcm.training import losses as module
 
     write_data(tmp_path, 64)

@@ -153,7 +153,7 @@ def _check_partitions(path: Path, grid: Lines) -> None:
     if len(np.unique(grid.slice)) > 1:
         raise ArgumentError(
             f"{path} holds {len(np.unique(grid.slice))} 3-D slabs; expected one: save each slab "
-            f"in a file of its own"
+            f"to its own file"
         )
     seen = np.zeros(grid.shape[1:], dtype=bool)
     seen[grid.column, grid.partition] = True
