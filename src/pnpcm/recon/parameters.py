@@ -29,7 +29,7 @@ LINEAR = ("inpainting", "superresolution", *BLURS)
 LEAST_INJECTION = 0.5
 """Noise scale above which a preset injects enough noise for samples and for perception."""
 INJECTED = 0.5
-"""Injected noise for perception, relative to the level that the preset tells the prior."""
+"""Injected noise for perception, relative to the level at which the preset evaluates the prior."""
 TUNED_FOR = {
     "superresolution": ("superres-4",),
     "gaussian-blur": ("deblur-gauss",),
