@@ -136,6 +136,17 @@ def test_a_file_with_another_noise_input_is_refused(tmp_path: Path) -> None:
     assert load_prior(tmp_path / "next" / "prior.safetensors").c_noise == "edm"  # type: ignore[attr-defined]
 
 
+def test_a_denoiser_of_low_noise_is_trained_without_samples(tmp_path: Path) -> None:
+    write_data(tmp_path, 64)
+    for sigma_max, drawn in ((80.0, True), (1.0, False)):
+        out = f"run{sigma_max:g}"
+        report = QUICK | {"sample_size": 8, "sample_steps": 2}
+        more: dict[str, Any] = {"prior": {"sigma_max": sigma_max}, "out": out, "report": report}
+        train(recipe(tmp_path, "edm", steps=1, batch=8, **more), tmp_path)
+        assert (tmp_path / out / "prior.safetensors").exists()
+        assert (tmp_path / out / "samples.png").exists() == drawn
+
+
 def test_runs_from_before_a_field_existed_are_continued(tmp_path: Path) -> None:
     write_data(tmp_path, 64)
     train(recipe(tmp_path, "edm", steps=2, batch=8, report=QUICK), tmp_path)

@@ -29,7 +29,7 @@ def heun_sample(
     ``n_steps`` levels of the Karras grid, then 0: 2 n_steps − 1 evaluations, no churn. Karras et
     al. (2022), algorithm 1.
     """
-    check_reach(prior)
+    _check_reach(prior)
     sigmas = (*karras(n_steps, prior.sigma_min, prior.sigma_max), 0.0)
     x = sigmas[0] * _noise(shape, per_image(generator, shape[0]), prior)
     for t, t2 in pairwise(sigmas):
@@ -56,7 +56,7 @@ def consistency_sample(
     σ_max; None: ``n_steps`` of them, at equal distances in the Karras parameter.
     Song et al. (2023), algorithm 1.
     """
-    check_reach(prior)
+    _check_reach(prior)
     if sigmas is None:
         sigmas = karras(n_steps + 1, prior.sigma_min, prior.sigma_max)[:-1]
     if not sigmas or any(a <= b for a, b in pairwise(sigmas)):
@@ -70,10 +70,15 @@ def consistency_sample(
     return x
 
 
-def check_reach(prior: Prior) -> None:
-    """Refuse a prior whose levels end before an image is pure noise: it cannot be sampled."""
+def reaches_noise(prior: Prior) -> bool:
+    """Whether the levels of the prior reach pure noise, from which images can be drawn."""
     low, high = prior.value_range
-    if prior.sigma_max < PURE_NOISE * (high - low) / 2:
+    return prior.sigma_max >= PURE_NOISE * (high - low) / 2
+
+
+def _check_reach(prior: Prior) -> None:
+    low, high = prior.value_range
+    if not reaches_noise(prior):
         raise ArgumentError(
             f"prior {type(prior).__name__} was trained for sigma {prior.sigma_min:.3g} … "
             f"{prior.sigma_max:.3g} (images in [{low:g}, {high:g}]), not up to pure noise, and "

@@ -120,8 +120,8 @@ def _mapped(path: Path) -> Array:
     expected = 8 * math.prod(sizes)
     if data.stat().st_size != expected:
         raise ArgumentError(
-            f"{data} has {data.stat().st_size} bytes, but the sizes {words} in {header.name} "
-            f"need {expected}; copy both files again"
+            f"{data} has {data.stat().st_size} bytes, but the sizes {' '.join(words)} in "
+            f"{header.name} need {expected}; copy both files again"
         )
     with reading(data, FORMAT):
         mapped: Array = np.memmap(
