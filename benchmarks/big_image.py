@@ -30,7 +30,7 @@ LIMIT_MB = 3000
 
 
 class Timed:
-    """Calls ``work`` and adds up the seconds; everything else is that of ``work``."""
+    """``work`` with the sum of the seconds of its calls; other members are those of ``work``."""
 
     def __init__(self, work: Callable[..., Any]) -> None:
         self.work, self.seconds = work, 0.0
@@ -66,7 +66,7 @@ def build(task: str, height: int, width: int) -> Any:
 
 
 def measured(operator: Any, height: int, width: int) -> Any:
-    """Smooth waves seen through ``operator``, with a little noise."""
+    """Measurement of smooth waves by ``operator``, with low noise."""
     import torch
 
     from pnpcm import measure
@@ -77,7 +77,7 @@ def measured(operator: Any, height: int, width: int) -> Any:
 
 
 def solve(task: str, options: argparse.Namespace) -> dict[str, float]:
-    """Run ``task`` here and say what it took."""
+    """Run ``task`` in this process and print time and memory."""
     import torch
 
     import pnpcm
@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--tile", type=int, default=512)
     parser.add_argument("--halo", type=int, help="default: the network's receptive radius")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--tasks", default=",".join(TASKS), help="which, separated by commas")
+    parser.add_argument("--tasks", default=",".join(TASKS), help="tasks, separated by commas")
     parser.add_argument("--child", choices=TASKS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

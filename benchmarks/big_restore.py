@@ -37,7 +37,7 @@ TASKS = {
 
 
 def picture(height: int, width: int) -> Image.Image:
-    """Waves with edges, 8 bit."""
+    """An 8-bit image of waves and edges."""
     rows, columns = np.arange(height)[:, None] / 30, np.arange(width)[None] / 40
     waves = np.sin(rows) * np.cos(columns) + 0.5 * np.sign(np.sin(0.2 * rows + 0.3 * columns))
     planes = [0.5 + a * waves for a in (0.2, 0.25, 0.3)]
@@ -45,7 +45,7 @@ def picture(height: int, width: int) -> Image.Image:
 
 
 def degraded(task: str, folder: Path, height: int, width: int) -> Path:
-    """The file that the command gets; made in ``folder``."""
+    """The input file of the command, written to ``folder``."""
     clean = picture(height, width)
     if task == "jpeg":
         clean.save(folder / "in.jpg", quality=10)
@@ -78,7 +78,7 @@ def run(task: str, height: int, width: int, extra: list[str]) -> dict[str, float
 
 
 def import_seconds() -> float:
-    """Of torch alone, in a new process."""
+    """Seconds of importing torch, in a new process."""
     start = time.perf_counter()
     subprocess.run([sys.executable, "-c", "import torch"], check=True)
     return time.perf_counter() - start
@@ -88,8 +88,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megapixels", type=float, default=12.0)
     parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--halo", help="passed on; without it tiles change nothing at all")
-    parser.add_argument("--steps", help="passed on; peak memory does not depend on it")
+    parser.add_argument("--halo", help="option of restore; without it tiling is exact")
+    parser.add_argument("--steps", help="option of restore; peak memory does not depend on it")
     options = parser.parse_args()
     given = {"--halo": options.halo, "--steps": options.steps}
     extra = [word for name, value in given.items() if value for word in (name, value)]

@@ -9,7 +9,7 @@ import time
 
 
 def run_command(words: list[str]) -> tuple[float, float]:
-    """Seconds, and the most memory in GB that the process ever held; stops if it fails."""
+    """Wall time in s and peak memory in GB of a command; exits if the command fails."""
     start = time.perf_counter()
     child = subprocess.Popen([sys.executable, "-m", "pnpcm", *words], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)

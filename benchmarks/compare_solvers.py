@@ -37,7 +37,7 @@ SEED = 7000
 
 
 def solve(round_: Round, domain: str, method: str, config: Config) -> tuple[Cell, Tensor]:
-    """Scores of every image and what the method cost per image; and the first image."""
+    """Scores of every image, cost of the method per image, and the first restored image."""
     solver = SOLVERS[method](prior_for(method, domain, round_.setting.task), config)
     problem, x = round_.problem, round_.x
     cell: Cell = {"psnr": [], "ssim": [], "lpips": [], "seconds": 0.0}
@@ -88,7 +88,7 @@ def run(domain: str, out: Path, shard: str, only: list[str]) -> None:
 
 
 def _short(cell: Cell) -> Cell:
-    """Five digits of every score: enough for any table, and a file that people can read."""
+    """Scores rounded to five digits, to keep the file short."""
     return {
         key: [round(v, 5) for v in value] if isinstance(value, list) else value
         for key, value in cell.items()

@@ -31,7 +31,7 @@ FULL_LENGTH = {("faces", "superres-4")}
 
 
 def entries(domain: str, task: str) -> Iterator[tuple[str, str, Config]]:
-    """(method, origin of its numbers, configuration) of every row of a task."""
+    """(method, origin of its parameters, configuration) of every row of a task."""
     ours = PRESETS.get(f"{domain}/{task}")
     if ours is not None:
         yield REFERENCE, "shipped", ours.solver
@@ -48,7 +48,7 @@ def entries(domain: str, task: str) -> Iterator[tuple[str, str, Config]]:
 
 
 def made_of(domain: str, task: str, method: str, config: Config) -> dict[str, Any]:
-    """What a cell depends on besides code and images, as JSON gives it back."""
+    """Parameters and weights that a cell depends on, as values read from JSON."""
     parts = {"config": config.to_dict(), "weights": _weights(domain, task, method)}
     plain: dict[str, Any] = json.loads(json.dumps(parts))
     return plain
@@ -65,14 +65,14 @@ def name_of(cell: Cell) -> str:
 
 
 def stored(out: Path) -> dict[str, Cell]:
-    """Cells kept, and those of the folder, which are newer."""
+    """The committed cells, replaced by those of the folder, which are newer."""
     lines = KEPT.read_text().splitlines() if KEPT.exists() else []
     texts = lines + [p.read_text() for p in sorted((out / "cells").glob("*.json"))]
     return {name_of(cell): cell for cell in map(json.loads, texts)}
 
 
 def current(out: Path) -> dict[str, Cell]:
-    """Stored cells whose numbers and weights are still those of the package."""
+    """Stored cells whose parameters and weights are those of the package."""
     cells = stored(out)
     found: dict[str, Cell] = {}
     for domain, tasks in TASKS.items():

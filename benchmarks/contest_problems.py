@@ -49,7 +49,7 @@ SIGMA_Y = {"faces": 0.05, "natural": 0.05, "mri": 0.005}
 
 @dataclass(frozen=True)
 class Round:
-    """Clean images, one measurement of them, and what methods are told about it."""
+    """Clean images, one measurement of them, its operator and its noise level."""
 
     x: Tensor
     problem: Problem
@@ -57,7 +57,7 @@ class Round:
 
 
 def measured(domain: str, task: str, x: Tensor, seed: int = 0) -> Round:
-    """The operator is known exactly; each image has its own noise."""
+    """Measurement with a known operator; each image has its own noise."""
     sigma_y = SIGMA_Y[domain]
     shape = (x.shape[1], x.shape[2], x.shape[3])
     generator = torch.Generator().manual_seed(seed)
@@ -81,7 +81,7 @@ def _scan(acceleration: int, side: int) -> Task:
 
 # images ------------------------------------------------------------------------------------------
 def training_crops(domain: str, count: int = 4, side: int = 64) -> Tensor:
-    """Crops to tune on: images that priors were trained on, never test images."""
+    """Crops for tuning, of training images of the priors, never of test images."""
     if domain == "mri":
         held_out = {"subject": [526, 527, *HELD_OUT]}
         return centre(slices(count, exclude=held_out), side)
@@ -110,7 +110,7 @@ def _pictures(domain: str, paths: list[Path], side: int) -> Tensor:
 
 
 def slices(count: int, **choice: object) -> Tensor:
-    """``count`` slices, evenly spaced, with the phase that training draws."""
+    """``count`` slices, evenly spaced, with a random phase as in training."""
     file = existing("$PNPCM_DATA/mri/ixi_t1_axial_128.npz")
     source = Magnitude(file, jitter=0.0, **choice)  # type: ignore[arg-type]
     each = np.linspace(0, len(source) - 1, count + 2).astype(int)[1:-1].tolist()
@@ -124,7 +124,7 @@ def centre(x: Tensor, side: int) -> Tensor:
 
 # priors ------------------------------------------------------------------------------------------
 def prior_for(method: str, domain: str, task: str) -> Prior | None:
-    """The denoiser or the consistency model of the domain, or none; raises where there is none."""
+    """The denoiser or consistency model that a method needs; an error if the domain has none."""
     solver = SOLVERS[method]
     if not solver.takes_prior:
         return None
@@ -134,7 +134,7 @@ def prior_for(method: str, domain: str, task: str) -> Prior | None:
 
 
 def missing(method: str, round_: Round, domain: str) -> str | None:
-    """Why a method has no entry for this problem, or None."""
+    """The reason why a method has no entry for this problem; None if it has one."""
     solver = SOLVERS[method]
     try:
         prior = prior_for(method, domain, round_.setting.task)

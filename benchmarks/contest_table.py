@@ -62,7 +62,7 @@ def table(out: Path, cells: list[Cell]) -> str:
 
 
 def overview(cells: list[Cell], domain: str, refused: dict[str, dict[str, str]]) -> list[str]:
-    """Methods with fairly tuned numbers × tasks; arrows tell what is not chance."""
+    """Fairly tuned methods × tasks; arrows mark differences whose interval excludes 0."""
     second = second_metric(domain)
     head = " | ".join(["method", "NFE", *TASKS[domain]])
     lines = [f"| {head} |", "|---" * (head.count("|") + 1) + "|"]
@@ -125,7 +125,7 @@ def refusals(domain: str, task: str) -> dict[str, str]:
 
 
 def dashes(refused: dict[str, str]) -> list[str]:
-    """The reasons, each with all its methods."""
+    """The reasons for missing entries, each with its methods."""
     who: dict[str, list[str]] = {}
     for method, reason in refused.items():
         who.setdefault(reason, []).append(method)
@@ -133,7 +133,7 @@ def dashes(refused: dict[str, str]) -> list[str]:
 
 
 def _picture(out: Path, domain: str, task: str, rows: list[Cell]) -> None:
-    """The first image by every method, in the order of the table."""
+    """The first image restored by every method, in the order of the table."""
     panels = [("truth", visible(held_out_images(domain))[0])]
     for c in rows:
         file = out / "cells" / f"{name_of(c)}.png"

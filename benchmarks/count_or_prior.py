@@ -43,7 +43,7 @@ PROBLEMS = {
 
 
 def best(round_: Round, method: str, prior: Prior, metric: str, steps: int) -> float:
-    """Score of the best of 12 trials, the first with the method's usual numbers."""
+    """Score of the best of 12 trials; the first one has the default parameters of the method."""
     row: Any = METHODS[method]
     solver_type: Any = SOLVERS[method]
     on_any_prior = type(method, (solver_type,), {"kinds": (prior.kind,)})

@@ -72,7 +72,7 @@ class LargeRow:
 
 # cases -----------------------------------------------------------------------------------------
 def prox_cases(batch: int) -> Iterator[Case]:
-    """Linear operators: transforms and products are the bound, all else is overhead."""
+    """Linear operators; the bound is the time of their transforms and products."""
     z, y, copy, small = (image(batch, 3, n, n) for n in (256, 256, 256, 64))
     D, C, V = (torch.rand(m, n) for m, n in ((64, 256), (64, 64), (256, 256)))
 
@@ -100,7 +100,7 @@ def prox_cases(batch: int) -> Iterator[Case]:
 
 
 def gradient_cases(batch: int) -> Iterator[Case]:
-    """Descent, per operator call: what stays beside A and its gradient is the optimizer."""
+    """Gradient steps, per operator call; the bound is the time of A and its gradient."""
     x = image(batch, *IMAGE)
     phases: Any = ops.PhaseRetrieval.random(IMAGE[1:], torch.Generator().manual_seed(0))
     for operator in (ops.JPEG(5), ops.NonlinearBlur(), phases):
@@ -113,7 +113,7 @@ def gradient_cases(batch: int) -> Iterator[Case]:
 
 
 def mri_cases(batch: int) -> Iterator[Case]:
-    """Fifteen coils; a column mask needs no transform along columns, a naive step makes it."""
+    """Fifteen coils; bounds of column masks: 1-D FFTs, and the 2-D FFTs of a plain step."""
     maps = torch.nn.functional.normalize(torch.randn(15, 320, 320, dtype=torch.complex64), dim=0)
     block, times = maps[:5].clone(), 10 * 3 * batch  # blocks: the FFT is faster within the cache
     pairs_1d = ("10 × 1-D FFT pairs", each(lambda: ifft(fft(block)), times=times))
@@ -136,7 +136,7 @@ def mri_cases(batch: int) -> Iterator[Case]:
 
 
 def large_cases() -> Iterator[tuple[str, Callable[[Shape], Any], tuple[str, ...]]]:
-    """Name, operator of a shape, and what to set to 0 so that every size takes the large path."""
+    """Name, operator for a shape, and the limit to set to 0 to use the code of large images."""
     modules = "transforms", "operators.blur", "operators.superresolution"
     dense = tuple(f"{module}.DENSE_SIDE" for module in modules)
     yield "prox SuperResolution ×4", lambda shape: ops.SuperResolution(shape, 4), dense
@@ -148,7 +148,7 @@ def large_cases() -> Iterator[tuple[str, Callable[[Shape], Any], tuple[str, ...]
 
 # pieces ----------------------------------------------------------------------------------------
 def image(*shape: int) -> Tensor:
-    """Smooth waves and a little noise, within about [-1, 1]."""
+    """Smooth waves with low noise, approximately in [-1, 1]."""
     rows, columns = (torch.linspace(0, 9, n) for n in shape[-2:])
     waves = 0.8 * rows.sin()[:, None] * columns.cos()
     return waves + 0.1 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
@@ -165,14 +165,14 @@ def even_blur(shape: Shape) -> ops.Blur:
 
 
 def step(data_step: DataStep, operator: Any, batch: int = 1) -> Work:
-    """The data step of ``operator`` at a point 10 % away from what was measured."""
+    """The data step of ``operator`` at a point with a relative distance of 10 % from the image."""
     x = image(batch, *(operator.image_shape or IMAGE))
     v, y = 0.9 * x, operator.A(x)
     return lambda: data_step(v, y, operator, RHO, z_prev=None)
 
 
 def each(*works: Work, times: int = 1) -> Work:
-    """All ``works`` in order, ``times`` over."""
+    """A function that calls all ``works`` in order, ``times`` times."""
     return lambda: deque((work() for _ in range(times) for work in works), maxlen=0)
 
 
@@ -184,7 +184,7 @@ def count_calls(operator: Any, method: str, run: Work) -> int:
 
 # measuring -------------------------------------------------------------------------------------
 def measure(case: Case, budget: float) -> Iterator[Row]:
-    """Step and bounds in turns for ``budget`` seconds, twice at least; the fastest counts."""
+    """Smallest times of step and bounds, alternating for ``budget`` seconds, at least twice."""
     works = (case.run, *(work for _, work in case.bounds))
     each(*works)()  # warm-up
     rounds: list[list[float]] = []
@@ -218,7 +218,7 @@ def seconds(work: Work) -> float:
 
 
 def seconds_and_growth(work: Work) -> tuple[float, float]:
-    """Time, and peak resident memory beyond what was there before, in GB; needs Linux."""
+    """Seconds, and growth of the peak resident memory in GB (Linux only)."""
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     before = status_gb("VmRSS")
     return seconds(work), status_gb("VmHWM") - before
@@ -241,7 +241,7 @@ def show(title: str, rows: Sequence[Row] | Sequence[LargeRow]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Data steps against the work they must contain.")
     parser.add_argument("--quick", action="store_true", help="short runs, no large images")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
     parser.add_argument("--only", choices=["prox", "gradient", "mri"], help="one group of steps")
     options = parser.parse_args()
     torch.set_num_threads(2)

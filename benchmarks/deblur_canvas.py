@@ -32,7 +32,7 @@ LARGE = (3, 4000, 3000)
 
 
 def random_walk(side: int = 31, steps: int = 400) -> Tensor:
-    """A shaking hand: where a walk with momentum dwells."""
+    """Blur kernel of camera shake: histogram of a random walk with momentum."""
     generator = torch.Generator().manual_seed(0)
     kernel = torch.zeros(side, side, dtype=torch.float64)
     place, speed = torch.full((2,), side / 2), torch.zeros(2)
@@ -51,7 +51,7 @@ KERNELS: dict[str, Callable[[], Tensor]] = {
 
 
 def problem(kernel: Tensor, shape: tuple[int, int, int]) -> tuple[Compose, Tensor, Tensor]:
-    """Operator, a point near the scene, and a noisy blurred picture of it."""
+    """Operator, a point near the true image, and a noisy measurement."""
     canvas, margins = canvas_for(kernel, shape)
     operator = Compose(Crop(canvas, margins), Blur(kernel, canvas, "circular"))
     g = torch.Generator().manual_seed(1)
@@ -68,7 +68,7 @@ def plane_of(operator: Compose, x: Tensor) -> Tensor:
 
 
 def counted(work: Callable[[], Tensor], where: str, repeat: int = 2) -> tuple[Tensor, float, float]:
-    """Result, iterations of ``where``'s CG per call of it, and the least of the seconds."""
+    """Result, number of CG iterations of module ``where`` per call, and the smallest time in s."""
     calls, solves = 0, 0
 
     def counting(normal: Callable[[Tensor], Tensor], b: Tensor, **options: object) -> Tensor:
@@ -146,8 +146,8 @@ def measure_memory(name: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Prox of a blur with unknown borders.")
     parser.add_argument("--size", type=int, nargs="*", default=[256, 1024])
-    parser.add_argument("--memory", action="store_true", help="12 megapixels: peak memory too")
-    parser.add_argument("--only", choices=sorted(WORKS), help="one memory measurement, here")
+    parser.add_argument("--memory", action="store_true", help="peak memory at 12 megapixels")
+    parser.add_argument("--only", choices=sorted(WORKS), help="one measurement, in this process")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.only:

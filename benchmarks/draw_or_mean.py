@@ -26,7 +26,7 @@ METHODS = ("pnp-cm", "dps", "dpnp", "pnp-dm")
 
 
 def draws_of(method: str, task: str, x: Tensor, count: int) -> Tensor:
-    """``(count, B, C, H, W)``: draws of the method with its fair numbers, each of its own seed."""
+    """``(count, B, C, H, W)``: draws with the fairly tuned parameters, each with its own seed."""
     round_ = measured("faces", task, x)
     solver = SOLVERS[method](
         prior_for(method, "faces", task), BASELINES[f"{method}/faces/{task}"].solver

@@ -34,7 +34,7 @@ def seconds(work: Callable[[], Tensor], runs: int) -> tuple[float, Tensor]:
 
 
 def sigpy_maps(kspace: Tensor) -> Tensor:
-    """With the settings that are our defaults."""
+    """Coil maps of sigpy with our default settings."""
     app = sigpy.mri.app.EspiritCalib(kspace.numpy(), 24, 0.02, 6, 0.95, 100, show_pbar=False)
     return torch.from_numpy(app.run())
 

@@ -1,4 +1,4 @@
-"""`restore` with every default: task × method × aim, PSNR (dB) and LPIPS (VGG) on crops.
+"""`restore` with default parameters: task × method × aim, PSNR (dB) and LPIPS (VGG) on crops.
 
     python benchmarks/method_table.py [--data natural_test] [--crops 10] [--side 128] [--out FILE]
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--data", default="natural_test")
     parser.add_argument("--crops", type=int, default=10)
     parser.add_argument("--side", type=int, default=128)
-    parser.add_argument("--tasks", nargs="*", help="only those whose name contains one of these")
+    parser.add_argument("--tasks", nargs="*", help="tasks whose name contains one of these words")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     images = list(crops(existing(f"$PNPCM_DATA/{options.data}"), options.crops, options.side))

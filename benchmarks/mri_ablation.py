@@ -1,4 +1,4 @@
-"""Noise injection and momentum, on and off, at N = 4, 10, 20: the shape of the paper's ablation.
+"""Noise injection and momentum, on and off, at N = 4, 10, 20, as in the paper's ablation.
 
     python benchmarks/mri_ablation.py --out out/mri-ablation [--slices 12] [--trials 16]
 

@@ -12,7 +12,7 @@ reconstructed by the command line. The image is then compared here with the RSS 
 PSNR over the whole image and over the object (RSS > 10 % of its 99th percentile), data range the
 largest RSS; "lost" is the share of the object's pixels that are exactly 0. Since only the command
 line is used, the script also measures older versions of the package (PYTHONPATH). The scan without
-a truth is judged by lines that are held out: their error as CG-SENSE predicts them.
+a ground truth is scored by held-out lines: the relative error of their prediction by CG-SENSE.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def kspace(name: str) -> Tensor:
 
 
 def scans() -> dict[str, tuple[Tensor, list[list[str]]]]:
-    """Name → fully sampled k-space, and the options to try."""
+    """Name → fully sampled k-space, and the options to compare."""
     large = kspace("brain_t1_8ch_230x180")
     sets = [["--map-sets", "1"], ["--map-sets", "2"]]
     return {
@@ -61,7 +61,7 @@ def scans() -> dict[str, tuple[Tensor, list[list[str]]]]:
 
 
 def reconstruct(file: Path, acceleration: int, seed: int, more: list[str]) -> tuple[Tensor, str]:
-    """Magnitude ``(H, W)`` that the command line writes, and the sampling it reports."""
+    """Magnitude ``(H, W)`` written by the command line, and the reported sampling."""
     out = file.parent / "out"
     words = ["mri", str(file), "--mask", "gaussian1d", "--acceleration", str(acceleration)]
     words += ["--seed", str(seed), "--out", str(out), "--format", "npy", "--json", *more]
@@ -81,7 +81,7 @@ def scores(image: Tensor, rss: Tensor) -> tuple[float, float, float]:
 
 
 def held_out(sets: int) -> str:
-    """Relative error of lines of the 320×168 scan that CG-SENSE did not see."""
+    """Relative error of held-out lines of the 320×168 scan, predicted by CG-SENSE."""
     from pnpcm.linalg import cg
     from pnpcm.mri.espirit import espirit
     from pnpcm.mri.sampling import calibration, infer_mask
@@ -108,7 +108,7 @@ def held_out(sets: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", default="", help="part of the name of a scan")
+    parser.add_argument("--only", default="", help="scans whose name contains this")
     parser.add_argument("--plain", action="store_true", help="defaults only, for older versions")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -131,7 +131,7 @@ def main() -> None:
 
 
 def _picture(path: Path, images: list[Tensor]) -> None:
-    """Images side by side, errors to the first ×5 below."""
+    """Images in one row, differences to the first (×5) below."""
     first = images[0].abs()
     top = float(first.max())
     upper = torch.cat([x.abs()[0] / top for x in images], -1)

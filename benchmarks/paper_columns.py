@@ -5,9 +5,9 @@
 Needs $PNPCM_DATA/papers: five CelebA-HQ faces and seven LSUN bedrooms of 256². sigma_y = 0.05,
 operators as published; the mask is the authors' file. The paper's columns are means over its whole
 test sets with a network of 526 M parameters trained on each, ours are these few images with one
-small prior: an orientation, not a comparison. The weights of the paper's nonlinear-deblurring
-network are not available: our own operator is used, without a column of the paper. Writes table.md
-and rows.json; existing rows are not computed again.
+small prior, so that the numbers are not directly comparable. The weights of the paper's
+nonlinear-deblurring network are not available: our own operator is used, without a column of the
+paper. Writes table.md and rows.json; existing rows are not computed again.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def cut(folder: Path, name: str, source: Image.Image, **options: object) -> Path
 
 def text(folder: Path) -> Path:
     path = folder / "text.png"
-    path.write_text("this is no picture")
+    path.write_text("this is not a picture")
     return path
 
 

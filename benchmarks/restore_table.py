@@ -50,7 +50,7 @@ Scores = dict[str, float]
 
 
 def images(side: int, limit: int | None) -> dict[str, list[Tensor]]:
-    """Centre crops of every image."""
+    """Centre crops of all images of a group."""
     groups = {
         "CBSD68": sorted(existing("$PNPCM_DATA/natural_test/CBSD68").rglob("*.*g")),
         "papers": sorted(existing("$PNPCM_DATA/papers").rglob("*.*g")),
@@ -64,7 +64,7 @@ def _crop(x: Tensor, side: int) -> Tensor:
 
 
 def judge(task: Task, sigma_y: float, steps: int, x: Tensor, seed: int, prior: Prior) -> Scores:
-    """Scores of the restored image; ``steps`` 0: of what one has without restoring."""
+    """Scores of the restored image; ``steps`` 0: of the image before restoration."""
     measured = simulate(x, task, sigma_y, seed=seed)
     if steps == 0:
         done = measured.task.baseline(measured.task.problem(measured.y)).clamp(-1, 1)
@@ -97,8 +97,8 @@ def main() -> None:
     parser.add_argument("--prior", default="natural")
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     parser.add_argument("--steps", type=int, nargs="*", default=[4, 2, 8])
-    parser.add_argument("--side", type=int, default=160, help="of the crops")
-    parser.add_argument("--limit", type=int, help="images of each group")
+    parser.add_argument("--side", type=int, default=160, help="side of the crops in pixels")
+    parser.add_argument("--limit", type=int, help="largest number of images per group")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "rows.json"

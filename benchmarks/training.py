@@ -53,7 +53,7 @@ def peer(recipe_path: Path) -> float:
 
 
 def ours(recipe_path: Path) -> float:
-    """Seconds per step of `pnpcm train`, from its own log."""
+    """Seconds per step of `pnpcm train`, from its log."""
     with tempfile.TemporaryDirectory() as folder:
         options = [f"out={folder}/run", f"steps={STEPS}", "report.log_every=1"]
         options += ["report.validation=[]", "report.sample_size=null"]

@@ -48,7 +48,7 @@ USUAL = {"phase-retrieval": 8}  # steps of the row without @; all others 4
 
 @dataclass(frozen=True)
 class Study:
-    """One search; ``images``: how many crops, ``side``: of how many pixels."""
+    """One search; ``images``: number of crops, ``side``: their side in pixels."""
 
     task: str
     build: Task
@@ -119,7 +119,7 @@ def faces(count: int, side: int) -> Tensor:
 
 
 def brains(count: int, side: int) -> Tensor:
-    """Slices of training subjects with the phase that training draws."""
+    """Slices of training subjects with a random phase as in training."""
     held_out = {"subject": [526, 527, 546, 565, 577, 603, 606, 632]}
     file = existing("$PNPCM_DATA/mri/ixi_t1_axial_128.npz")
     source = Magnitude(file, exclude=held_out, jitter=0.0)
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("domain", choices=sorted(DOMAINS))
     parser.add_argument("--studies", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=["*"], help="patterns of names, e.g. jpeg-*")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on the trials")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the number of trials")
     parser.add_argument("--write", action="store_true", help="write presets.json, search nothing")
     options = parser.parse_args()
     plan, images = DOMAINS[options.domain]

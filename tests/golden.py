@@ -106,7 +106,7 @@ def _indices() -> tuple[Tensor, Tensor]:
 
 
 class Tanh(nn.Module):
-    """F(v, c) = tanh(v); remembers the norms of its inputs and the c_noise it was given."""
+    """F(v, c) = tanh(v); stores the norms of its inputs and its c_noise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Tanh(nn.Module):
 
 
 def needs(path: str) -> pytest.MarkDecorator:
-    """Skip a test where ``path`` (``$PNPCM_DATA/…``) is missing, with the sentence that says so."""
+    """Skip a test if ``path`` (``$PNPCM_DATA/…``) is missing, with a message."""
     reason = ""
     try:
         existing(path)
@@ -148,7 +148,7 @@ TINY = UNetConfig(
 
 
 def random_unet(config: UNetConfig, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> UNet:
-    """Every weight random, those that start at zero included."""
+    """A U-Net with random weights, including those that are initialised to zero."""
     with torch.device("meta"):
         network = UNet(config)
     network = network.to_empty(device="cpu").to(dtype)

@@ -1,4 +1,4 @@
-"""The drawing of ARCHITECTURE.md stays true: imports point down, names agree, imports are lazy."""
+"""The layers of ARCHITECTURE.md: allowed imports, names of the tables, lazy imports."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""The published numbers: what they cost, counted, and the units they are in."""
+"""The published parameters: their counted cost and their units."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_phase_retrieval_of_pnp_dm_has_the_count_of_its_smaller_coupling() -> No
 
 
 def test_pnp_cm_has_the_rows_of_its_paper() -> None:
-    """Phase retrieval in 8 iterations; the authors' step size of JPEG, whose gradients pile up."""
+    """Phase retrieval in 8 iterations; the authors' JPEG step size, for accumulated gradients."""
     own = {name: row for name, row in PUBLISHED.items() if row.method == "pnp-cm"}
     official = {f"pnp-cm/official/{task}" for task in LINEAR + NONLINEAR}
     assert set(own) == official | {"pnp-cm/fastmri/r4", "pnp-cm/fastmri/r8"}

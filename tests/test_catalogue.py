@@ -31,7 +31,7 @@ def edm(seed: int = 1) -> NetPrior:
 
 
 def same(a: Any, b: Any) -> bool:
-    """The same weights, and the same answer up to rounding, which depends on their alignment."""
+    """The same weights and, up to rounding (which depends on their alignment), the same output."""
     x = torch.randn((1, 3, 10, 12), generator=torch.Generator().manual_seed(2))
     pairs = zip(a.parameters(), b.parameters(), strict=True)
     return torch.allclose(a(x, 0.4), b(x, 0.4), atol=1e-5) and all(
@@ -54,7 +54,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def cached(shipped: Path, tmp_path: Path) -> Path:
-    """The user's folder: "mine", a denoiser whose file name does not say its kind."""
+    """The user's folder: "mine", a denoiser whose file name does not contain its kind."""
     folder = tmp_path / "home" / "priors"
     folder.mkdir(parents=True)
     save_prior(edm(5), folder / "mine.safetensors")

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md to the letter: its examples in a copy of the source, and the laws on them."""
+"""The examples of CONTRIBUTING.md in a copy of the source, and the laws on them."""
 
 import ast
 import os
@@ -24,7 +24,7 @@ NEEDED = (
 def add_row(path: Path, table: str, lines: str) -> None:
     """The import in its alphabetical place, the row before the bracket that closes ``table``.
 
-    Nothing, if someone who tries the examples has done so already.
+    No change if the row exists already.
     """
     *imports, row = lines.splitlines()
     text = path.read_text(encoding="utf-8")

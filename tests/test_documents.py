@@ -1,4 +1,4 @@
-"""The repository explains itself: nothing cites what is outside of it, and links lead somewhere."""
+"""Documents cite nothing outside of the repository, and their links are valid."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The kept contest tables hold what was measured, with the numbers that the package ships."""
+"""The committed cells of the comparison belong to the parameters of the package."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def rows(prior: str, task: str) -> list[str]:
 
 
 def refused(prior: str, task: str) -> set[str]:
-    """Methods that the table names with a reason for having no entry."""
+    """Methods that the table lists without entry, with a reason."""
     reasons = [r.split(":")[0][4:] for r in rows(prior, task) if r.startswith("- – ")]
     return {method for methods in reasons for method in methods.split(", ")}
 

@@ -1,4 +1,4 @@
-"""Folders outside the repository: the variables, their defaults, and the sentence for a gap."""
+"""Folders outside the repository: variables, defaults, and the message for missing data."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def test_other_paths_start_from_the_folder(tmp_path: Path) -> None:
 
 
 def test_missing_data_is_one_sentence(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names what is missing, the variable, where was looked, and what to do."""
+    """The message has the missing name, the variable, the folder and a remedy."""
     with pytest.raises(ArgumentError) as caught:
         existing("$PNPCM_DATA/faces")
     assert str(caught.value) == (

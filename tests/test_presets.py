@@ -1,4 +1,4 @@
-"""PRESETS: which score belongs to which row, and what README says of them."""
+"""PRESETS: the scores of their rows, and the statements of README about them."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What users do: change their tensors later, inference mode, complex images, odd shapes."""
+"""Tensors changed after construction, inference mode, complex images, odd shapes."""
 
 import pytest
 import torch

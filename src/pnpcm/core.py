@@ -87,7 +87,8 @@ class Result:
     ``nfe`` and ``vjps`` are the counted network evaluations and vector-Jacobian products per image.
     ``residuals`` is ``(n_steps, B)``, the distance between iterates; for ADMM
     Δ_k = (‖x_k − x_{k−1}‖ + ‖z_k − z_{k−1}‖ + ‖u_k − u_{k−1}‖) / √P with P values per image, for
-    other methods its first term.
+    other methods its first term. ``notes``: sentences about the run, e.g. about noise levels
+    outside the range of the prior.
     """
 
     x: Tensor
@@ -95,6 +96,7 @@ class Result:
     vjps: int
     seconds: float
     residuals: Tensor
+    notes: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -43,6 +43,11 @@ class Preset:
     source: str = ""
     conditions: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def reference(self) -> dict[str, Any]:
+        """The options that select the operator of the released code; empty for other presets."""
+        return {k: self.options[k] for k in ("reference", "network") if k in self.options}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; the inverse of ``from_dict``."""
         return vars(self) | {"solver": self.solver.to_dict()}

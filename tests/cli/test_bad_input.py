@@ -184,12 +184,12 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
     "infinite sigma_y": (lambda: measure(BLUR, X, float("inf")), ArgumentError, "sigma_y must"),
     "infinite gamma": (lambda: BLUR.prox_l2(X, X, float("inf")), ArgumentError, "gamma must"),
     "fractional size": (lambda: GaussianBlur((3, 16, 16), 2.5), ArgumentError, "whole number"),  # type: ignore[arg-type]
-    "a seed is no generator": (
+    "a seed is not a generator": (
         lambda: measure(BLUR, X, generator=0),  # type: ignore[arg-type]
         ArgumentError,
         r"generator is 0, expected .*manual_seed\(seed\)",
     ),
-    "seeds are no generators": (
+    "seeds are not generators": (
         lambda: measure(BLUR, PAIR, generator=[0, 1]),  # type: ignore[list-item]
         ArgumentError,
         r"generator is \[0, 1\]",

@@ -20,7 +20,7 @@ from pnpcm.io.files import read_image, save_picture, to_picture, write_json
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended, and what it wrote."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -31,7 +31,7 @@ class Done:
 def pnpcm(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Done]:
-    """The command line, in this process."""
+    """A function that runs the command line in this process."""
 
     def call(*words: str) -> Done:
         monkeypatch.setattr(sys, "argv", ["pnpcm", *words])

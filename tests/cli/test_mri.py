@@ -95,7 +95,10 @@ def test_dry_run_writes_nothing(raw: Path, tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         (("--mask", "gausian1d"), "did you mean 'gaussian1d'"),
-        (("--mask", "gaussian1d", "--acs", "4", "--center-fraction", "0.1"), "two spellings"),
+        (
+            ("--mask", "gaussian1d", "--acs", "4", "--center-fraction", "0.1"),
+            "both set the",
+        ),
         (("--scale", "oracle"), "needs a fully sampled scan"),
         (("--slices", "7"), "has 0…1"),
         (("--slices", "a:b"), "expected 3, 3:10"),
@@ -152,6 +155,6 @@ def test_two_scans_of_one_name_are_refused(raw: Path, tmp_path: Path) -> None:
     refused("same output name", "mri", raw, other, "--out", tmp_path / "out")
 
 
-def test_messages_speak_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:
+def test_messages_use_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:
     refused(r"--steps must be", "mri", raw, "--steps", 0, "--out", tmp_path)
     refused(r"--sigma-y is 'x'", "mri", raw, "--sigma-y", "x", "--out", tmp_path)

@@ -1,4 +1,4 @@
-"""``pnpcm priors``: every command, on tiny priors whose answers are known by formula.
+"""``pnpcm priors``: every command, on tiny priors with known formulas.
 
 The last layer of a fresh network is zero, so that a prior around it only shrinks:
 D(x, σ) = x σ_d²/(σ² + σ_d²), and a consistency model with σ − σ_min in place of σ.
@@ -41,7 +41,7 @@ INFO = {"licence": "CC0-1.0", "training": [{"minutes": 90}]}
 
 
 def run(*words: object) -> str:
-    """The output of a command that must succeed; errors come out as they are."""
+    """The output of a command that must succeed; exceptions are not caught."""
     result = CliRunner().invoke(app, ["priors", *map(str, words)])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -93,7 +93,7 @@ Denoise = Callable[[NDArray[Any], float], NDArray[Any]]
 
 
 def by_hand(pictures: Path, sigma: float, denoise: Denoise, seed: int = 0) -> tuple[float, float]:
-    """Mean PSNR and SSIM worked out in numpy and scikit-image; noise of image i from seed + i."""
+    """Mean PSNR and SSIM computed with numpy and scikit-image; noise of image i from seed + i."""
     scores = []
     for i, path in enumerate(sorted(pictures.iterdir())):
         with Image.open(path) as picture:
@@ -280,7 +280,7 @@ def test_consistency_error_is_the_distance_of_two_answers() -> None:
 
 
 def test_several_priors_in_one_table(pictures: Path, weights: Path, tmp_path: Path) -> None:
-    """A formula, a file, and a prior of one size, whose images are made to fit."""
+    """An analytic prior, a file, and a prior of fixed size, for which images are resized."""
     out = tmp_path / "out"
     file = weights / "natural-cm.safetensors"
     text = run("evaluate", "gaussian", file, "faces", "--data", pictures, "--sigma", 0.1,
@@ -381,7 +381,7 @@ def answer(prior: Any, size: int = 16) -> torch.Tensor:
 
 
 def same(a: Any, b: Any, size: int = 16) -> bool:
-    """The same weights, and the same answer up to rounding, which depends on their alignment."""
+    """The same weights and, up to rounding (which depends on their alignment), the same output."""
     pairs = zip(a.parameters(), b.parameters(), strict=True)
     close = torch.allclose(answer(a, size), answer(b, size), atol=1e-5)
     return close and all(torch.equal(p, q) for p, q in pairs)
@@ -453,7 +453,7 @@ def test_convert_takes_denoisers_of_kair_to_ours(tmp_path: Path, pictures: Path)
 
 
 def test_convert_there_and_back_gives_the_same_prior(tmp_path: Path) -> None:
-    """Range, levels, patches and words do not fit into a .pt file, so they go beside it."""
+    """Value range, levels, patches and metadata of a .pt file are stored in a second file."""
     options = {"sigma_max": 20.0, "sigma_data": 0.4, "any_size": True}
     prior = DiffusionModel(random_unet(FIXED), **options)  # type: ignore[arg-type]
     source, pt, back = (tmp_path / name for name in ("a.safetensors", "b.pt", "c.safetensors"))

@@ -1,4 +1,4 @@
-"""``pnpcm restore`` and ``simulate``: files of all kinds in, pictures or one clear sentence out."""
+"""``pnpcm restore`` and ``simulate``: images from files of many kinds, and error messages."""
 
 import json
 import subprocess
@@ -138,7 +138,7 @@ def test_jpeg_reads_its_own_tables(run: Run, tmp_path: Path) -> None:
 
 
 def test_blur_made_by_another_tool(run: Run, tmp_path: Path) -> None:
-    """Pillow's Gaussian of radius 1.5 on a larger picture: its borders are no model of ours."""
+    """Pillow's Gaussian of radius 1.5 on a larger image: borders of no boundary condition here."""
     blurred = picture(96).filter(ImageFilter.GaussianBlur(1.5)).crop((16, 16, 80, 80))
     blurred.save(tmp_path / "in.png")
     words = ("restore", tmp_path / "in.png", "--task", "deblur", "--gaussian", "11,1.5")
@@ -290,3 +290,27 @@ def test_killed_in_the_middle_and_run_again(run: Run, tmp_path: Path) -> None:
     assert all((out / name).stat().st_mtime_ns == when for name, when in finished.items())
     expected = [f"{k}{end}" for k in range(6) for end in (".png", ".result.json")]
     assert sorted(p.name for p in out.iterdir()) == sorted(expected)
+
+
+def test_steps_of_a_paper_preset_by_the_released_rule(run: Run, tmp_path: Path) -> None:
+    picture().save(tmp_path / "in.png")
+    words = ("restore", tmp_path / "in.png", "--task", "superres", "--dry-run", "--sigma-y", 0.05)
+    rule = ("--steps", 6, "--step-rule", "released")
+    done = run(*words, "--preset", "celeba-hq/superres-4", *rule)
+    assert done.code == 0, done.err
+    planned = json.loads(done.out)
+    assert "released code's schedule of 6 steps" in planned["parameters_from"]
+    assert len(planned["solver"]["sigmas"]) == 6
+    refused = run(*words, "--preset", "natural/superres-4", *rule)
+    assert refused.code == 2
+    assert "--step-rule is 'released'" in refused.err
+
+
+def test_a_reference_preset_names_the_missing_flag(run: Run, tmp_path: Path) -> None:
+    picture().save(tmp_path / "in.png")
+    words = ("restore", tmp_path / "in.png", "--task", "deblur", "--gaussian", "5,10", "--dry-run")
+    name = ("--preset", "celeba-hq/deblur-gauss-reference", "--sigma-y", 0.05)
+    refused = run(*words, *name)
+    assert refused.code == 2
+    assert "--reference-operator" in refused.err
+    assert run(*words, *name, "--reference-operator").code == 0

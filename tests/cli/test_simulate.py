@@ -23,7 +23,7 @@ def run(*words: object) -> Result:
 
 
 def test_simulated_blur_has_the_border_that_was_asked_for(tmp_path: Path) -> None:
-    """5×5 taps 0.19800, 0.20100, 0.20200, …: with zeros outside, 0.60100² of a corner is left."""
+    """5×5 taps 0.19800, 0.20100, 0.20200, …: with zero boundary a corner keeps 0.60100²."""
     Image.new("RGB", (24, 24), (191, 191, 191)).save(tmp_path / "flat.png")
     words = ("simulate", tmp_path / "flat.png", "--task", "deblur", "--gaussian", "5,10")
     corners = {}

@@ -1,4 +1,4 @@
-"""A stand-in with deepinv's signatures and its stateful traps walks in unchanged."""
+"""Objects with deepinv's signatures and mutable state work unchanged."""
 
 from dataclasses import replace
 from typing import Any
@@ -38,7 +38,7 @@ class GaussianNoise(nn.Module):
 
 
 class Physics(nn.Module):
-    """What deepinv's linear inpainting looks like from outside."""
+    """A class with the interface of deepinv's linear inpainting."""
 
     def __init__(self, mask: Tensor) -> None:
         super().__init__()

@@ -166,7 +166,7 @@ def test_ddpm_pipelines_are_vp_if_their_table_is_ours(folder: Path) -> None:
 
 
 def told_by(prior: ConsistencyModel | DiffusionModel, sigma: float) -> float:
-    """The timestep that the network inside receives."""
+    """The timestep passed to the inner network."""
     told = []
     unet = prior.network.unet
     handle = unet.register_forward_pre_hook(lambda module, inputs: told.append(inputs[1]))

@@ -1,4 +1,4 @@
-"""Photographs go in and come out with every bit, alpha, profile and camera tag they had.
+"""Photographs keep bit depth, alpha, profile and camera tags when read and written.
 
 Files are made by Pillow, by tifffile or by hand here, and never by the code under test; what that
 writes is read back by Pillow, tifffile or the plain decoder of :func:`plain_png`.
@@ -121,7 +121,7 @@ def write_png16(
 
 
 def plain_png(path: Path) -> tuple[Array, dict[bytes, bytes]]:
-    """Pixels and chunks of a 16-bit PNG, one byte after the other; every checksum is looked at."""
+    """Pixels and chunks of a 16-bit PNG, decoded byte by byte, with all checksums verified."""
     content, at, chunks = path.read_bytes(), 8, {}
     while at < len(content):
         (size,) = struct.unpack_from(">I", content, at)
@@ -385,7 +385,7 @@ def test_exif_is_kept_and_tells_the_new_size(
         write_photo(path, torch.zeros(3, height, width), blank(exif=tags))
         photo = read_photo(path)
         assert photo.exif is not None
-        if format != "tiff":  # where directories must move to make room
+        if format != "tiff":  # its directories are moved when data is inserted
             assert photo.exif == exif(order, width, height, kind)
         with Image.open(path) as picture:
             found = picture.getexif()

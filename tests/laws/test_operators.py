@@ -131,7 +131,7 @@ LINEAR_PLACES = list(itertools.product(LINEAR, SIZES, (1, 3), (torch.float32, to
 
 
 def label(value: object) -> str:
-    """How a parameter is called in the name of a test: 16x20, float32."""
+    """Name of a parameter in the name of a test: 16x20, float32."""
     if isinstance(value, tuple):
         return "x".join(map(str, value))
     return str(value).removeprefix("torch.")

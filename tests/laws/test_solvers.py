@@ -90,7 +90,7 @@ def test_batch_equals_singles(name: str, solver: str) -> None:
 
 
 def served(*names: str) -> list[tuple[str, str]]:
-    """Pairs of an operator and a solver that takes it; the law of batches has the others."""
+    """Pairs of an operator and a solver that can be used with it."""
     found = []
     for name in names:
         operator, x = OPERATORS[name].example(gen())
@@ -134,7 +134,7 @@ def test_every_data_step_treats_images_alone(step: str) -> None:
 
 
 def needs_a_generator(solve: SolverBase[Any], y: Tensor, operator: Any) -> bool:
-    """Whether the run asks for a source of noise where none is given."""
+    """Whether a run without generator raises an error."""
     try:
         solve(y, operator)
     except ArgumentError as error:

@@ -1,4 +1,4 @@
-"""Comparing pictures: numbers worked out by hand and by scikit-image, files and folders, JSON."""
+"""Comparing pictures: numbers computed by hand and by scikit-image, files and folders, JSON."""
 
 from __future__ import annotations
 

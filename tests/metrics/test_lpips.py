@@ -65,7 +65,7 @@ GOLDEN = {
 
 
 def pairs() -> tuple[Tensor, Tensor]:
-    """Two pairs of 64×64 images: two places of the wave image; one place, and it quantized."""
+    """Two pairs of 64×64 images: two crops of the wave image; a crop and its quantized version."""
     x = image()
     first, second = x[..., :64, :64], x[..., 100:164, 37:101]
     return torch.cat((first, second)), torch.cat((second, (second * 3).round() / 3))
@@ -134,7 +134,7 @@ def by_definition(x: Tensor, x_true: Tensor, network: str, pooling: str) -> floa
 
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module loaded once more: it remembers no weights, and is forgotten after the test."""
+    """The module imported again, without cached weights, and removed after the test."""
     spec = spec_from_file_location("fresh_lpips", home.__file__)
     assert spec is not None
     assert spec.loader is not None
@@ -169,7 +169,7 @@ def test_values_follow_from_the_definition(network: str, pooling: str) -> None:
 
 @needs_weights
 def test_values_are_those_of_the_original_program() -> None:
-    """Ten pairs of np.random.seed(123) that lpips.LPIPS(net="vgg") was published to give."""
+    """Published values of lpips.LPIPS(net="vgg") for ten pairs from np.random.seed(123)."""
     source = np.random.RandomState(123)
     x, x_true = (torch.from_numpy(source.rand(10, 3, 100, 100)).float() for _ in range(2))
     printed = [0.3497, 0.3494, 0.3473, 0.3558, 0.3437, 0.3366, 0.3716, 0.3516, 0.3472, 0.3413]
@@ -341,7 +341,7 @@ def test_a_damaged_file_says_what_to_do(fresh: Any, monkeypatch: Any, tmp_path: 
 
 
 def plant(content: bytes, module: Any, monkeypatch: Any, folder: Path) -> None:
-    """Let ``module`` find ``content`` where the weights should be."""
+    """Make ``content`` the weight file that ``module`` reads."""
     (folder / "weights").mkdir()
     (folder / "weights" / "vgg16.ckpt").write_bytes(content)
     spec = SimpleNamespace(submodule_search_locations=[str(folder)])

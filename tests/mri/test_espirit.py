@@ -114,7 +114,7 @@ def test_maps_where_two_sets_of_them_overlap() -> None:
 
 
 def kept(kspace: Tensor, lines: int, inside: Tensor) -> float:
-    """Share of ``inside`` that maps of so few calibration lines cover."""
+    """Share of ``inside`` that maps from a few calibration lines cover."""
     size = (kspace.shape[-2], kspace.shape[-1])
     maps = espirit(crop_centre(kspace, (24, lines)), size)
     return float((support(maps) & inside).sum() / inside.sum())

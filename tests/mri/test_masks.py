@@ -1,4 +1,4 @@
-"""Sampling masks: how many, where, by whom."""
+"""Sampling masks: number and position of lines and points, and the generator."""
 
 import math
 from pathlib import Path
@@ -84,7 +84,7 @@ def test_masks_from_files(tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match="the k-space needs"):
         load_mask(tmp_path / "m.npy", (48, 60))
     (tmp_path / "t.npy").write_text("no")
-    with pytest.raises(ArgumentError, match=r"no \.npy file"):
+    with pytest.raises(ArgumentError, match=r"not a \.npy file"):
         load_mask(tmp_path / "t.npy", SIZE)
 
 

@@ -1,4 +1,4 @@
-"""What was measured: masks from exact zeros, their description, the calibration block."""
+"""Sampling of k-space: masks from exact zeros, their description, the calibration block."""
 
 from dataclasses import FrozenInstanceError
 
@@ -125,7 +125,7 @@ def test_calibration_that_cannot_be_is_refused() -> None:
     mask[12] = 0
     with pytest.raises(ArgumentError, match="is 0 samples wide"):
         calibration(kspace, mask)
-    with pytest.raises(ArgumentError, match="all zero though the mask says"):
+    with pytest.raises(ArgumentError, match="all zero, although the mask is 1"):
         calibration(torch.zeros_like(kspace), torch.ones(24))
     with pytest.raises(ShapeError, match=r"expected \(24,\) or \(32, 24\)"):
         calibration(kspace, torch.ones(32))

@@ -1,4 +1,4 @@
-"""Geometry of some slices is that of the volume, where it was."""
+"""Selected slices keep their position in the geometry of the volume."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Volumes as files, read back by other libraries and compared with numbers worked out by hand."""
+"""Volumes as files, read back by other libraries and compared with numbers computed by hand."""
 
 import base64
 import hashlib
@@ -42,7 +42,7 @@ NEEDS = {"h5": "h5py", "nifti": "nibabel", "dicom": "pydicom"}
 
 
 def volume(geometry: Geometry = OBLIQUE, **changes: Any) -> Volume:
-    """Three slices of 6 × 5 pixels, in the small numbers that raw data has."""
+    """Three slices of 6 × 5 pixels, with small values as in raw data."""
     generator = torch.Generator().manual_seed(0)
     image = 1e-4 * torch.randn(3, 6, 5, dtype=torch.complex64, generator=generator)
     std = 1e-5 * torch.rand(3, 6, 5, generator=generator)
@@ -246,7 +246,7 @@ def test_tall_voxels_make_tall_pictures(tmp_path: Path) -> None:
 
 
 class Reader(HTMLParser):
-    """Text, pictures and everything that would load something."""
+    """Collects text, pictures and external references of a page."""
 
     def __init__(self) -> None:
         super().__init__()

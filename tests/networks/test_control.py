@@ -1,4 +1,4 @@
-"""A ControlNet: nothing at first, then a hint that only its own weights learn to read."""
+"""A ControlNet has no effect at first; in training only its own weights change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def inputs(config: UNetConfig) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def disturb(control: ControlNet, seed: int = 3) -> None:
-    """Every weight moved, as after training."""
+    """Change every weight, as training does."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in control.parameters():
@@ -63,7 +63,7 @@ def test_a_new_control_changes_not_a_bit(config: UNetConfig) -> None:
 
 
 def test_controls_go_with_the_skips() -> None:
-    """As many as encoder blocks, first convolution and downsampling included; shapes alike."""
+    """One per encoder block, first convolution and downsampling, with the shape of its skip."""
     network = random_unet(FULL, 0)
     control = ControlNet.beside(network)
     x, c_noise, hint = inputs(FULL)

@@ -1,4 +1,4 @@
-"""How far a network looks, against the gradient of one of its outputs."""
+"""The receptive radius, compared with the gradient of one output pixel."""
 
 from dataclasses import replace
 

@@ -177,7 +177,7 @@ def test_channels_last_gives_the_same() -> None:
 
 
 def test_residual_block_is_its_formula() -> None:
-    """A 1-channel block without norm, worked out with centre-only convolutions."""
+    """A 1-channel block without norm, computed by hand with centre-only convolutions."""
     block = ResBlock(1, 1, emb_channels=1, norm=False).double()
     weights = {"in_layers.2": 2.0, "emb_layers.1": 3.0, "out_layers.3": 5.0}
     with torch.no_grad():

@@ -105,14 +105,14 @@ def test_every_solve_of_a_blur_equals_dense_algebra(boundary: str, kind: str) ->
 
 
 class Iterative(Blur):
-    """A blur whose decomposition counts as unknown."""
+    """A blur without a known decomposition."""
 
     decomposed = False
 
 
 @pytest.mark.parametrize("boundary", ["zero", "reflect"])
 def test_iterative_and_closed_blur_agree(boundary: str) -> None:
-    """The way chosen for large images gives the same answer as the closed form: 1e-5."""
+    """The method for large images gives the same answer as the closed form: 1e-5."""
     kernel = GaussianBlur(SHAPE).kernel
     y = Blur(kernel, SHAPE, boundary).A(image().float())
     z = 0.5 * image().float()
@@ -123,7 +123,7 @@ def test_iterative_and_closed_blur_agree(boundary: str) -> None:
 
 
 class Unfactorised(GaussianBlur):
-    """Fails where its basis is asked for."""
+    """Raises an error when its basis is used."""
 
     @property
     def basis(self) -> Basis:

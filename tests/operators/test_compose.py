@@ -132,7 +132,7 @@ def test_a_border_takes_few_iterations() -> None:
 
 
 class Watched(Blur):
-    """A blur that notes which planes it transforms."""
+    """A blur that records which planes it transforms."""
 
     seen: ClassVar[set[tuple[int, ...]]] = set()
 
@@ -165,7 +165,7 @@ def test_large_images_are_solved_channel_by_channel(monkeypatch: pytest.MonkeyPa
 def test_the_canvas_holds_all_that_the_picture_sees(
     kernel: tuple[int, int], size: tuple[int, int]
 ) -> None:
-    """On it the circular blur agrees with scipy's convolution of the part that counts."""
+    """On the canvas the circular blur agrees with the valid part of scipy's convolution."""
     taps = torch.rand(kernel, generator=gen(), dtype=torch.float64)
     canvas, margins = canvas_for(taps, (1, 37, 50))
     assert canvas == (1, *size)

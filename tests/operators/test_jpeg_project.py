@@ -51,7 +51,7 @@ def test_it_is_the_nearest_point_for_grey_images() -> None:
 
 
 def test_decoded_files_tell_their_cells() -> None:
-    """A decoded 4:4:4 picture has whole coefficients: what was rounded is known again."""
+    """A decoded 4:4:4 image has whole coefficients, which determine the cells."""
     operator = JPEG(20, subsampling="4:4:4", chroma="libjpeg")
     cells = operator.cells(operator.acquire(smooth().double()[..., :32, :32]))
     assert float((cells - cells.round()).abs().max()) < 1e-6

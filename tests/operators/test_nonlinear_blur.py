@@ -27,7 +27,7 @@ def gen(seed: int = 0) -> torch.Generator:
 
 
 def small_network(seed: int = 0) -> KernelWizard:
-    """KernelWizard of width 2 with weights of its own generator."""
+    """KernelWizard of width 2 with random weights."""
     with torch.device("meta"):
         network = KernelWizard(width=2)
     network = network.to_empty(device="cpu")

@@ -229,7 +229,7 @@ def squared(a: Tensor, b: Tensor) -> Tensor:
 
 
 def tried(channels: int) -> list[str]:
-    """The patterns in the order in which resolve_signs asks for them."""
+    """The patterns in the order in which resolve_signs compares them."""
     operator = PhaseRetrieval(torch.ones(2, 2))
     seen: list[str] = []
 

@@ -41,7 +41,7 @@ def test_edm_scalings_are_those_of_karras() -> None:
 
 
 class Recorder:
-    """F(x, c_noise) = c_noise everywhere; remembers what it was told."""
+    """F(x, c_noise) = c_noise everywhere; stores its arguments."""
 
     def __init__(self) -> None:
         self.told: list[float] = []

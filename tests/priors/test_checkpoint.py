@@ -1,4 +1,4 @@
-"""Checkpoints: architectures read off their weights, round trips, and files that are none."""
+"""Checkpoints: architectures inferred from weights, round trips, and invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The level that a consistency network is told."""
+"""The noise level passed to a consistency network."""
 
 import torch
 

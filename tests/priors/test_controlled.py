@@ -1,4 +1,4 @@
-"""Controlled models: scalings, boundary, files that know their prior, names in the catalogue."""
+"""Controlled models: scalings, boundary, files with a fingerprint of their prior, names."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_load_prior_finds_controls_by_path_and_by_task(
     monkeypatch.setenv("PNPCM_HOME", str(tmp_path / "home"))
     save_prior(plain(), weights / "tiny-cm.safetensors")
     save_control(controlled(), weights / "tiny-cosign-superres-2.safetensors")
-    assert catalogue.names() == ("tiny",)  # a ControlNet is no prior
+    assert catalogue.names() == ("tiny",)  # a ControlNet is not a prior
     assert [entry.damage for entry in catalogue.entries()] == [None]
     by_task = load_prior("tiny", control="superres-2")
     by_path = load_prior("tiny", control=weights / "tiny-cosign-superres-2.safetensors")
@@ -203,7 +203,7 @@ SERVED: dict[str, LinearOperatorBase] = {
 
 @pytest.mark.parametrize("task", SERVED)
 def test_shipped_controls_serve_their_task_and_no_other(task: str) -> None:
-    """From grey with noise of σ = 80 the hint must be what brings the picture back."""
+    """From noise of σ = 80 only the hint can determine the image."""
     assert set(catalogue.controls("faces")) == set(SERVED)
     prior = load_prior("faces", control=task)
     solver = CoSIGN(prior, CoSIGNConfig(sigmas=(80.0,), noise_std=0.1))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pnpcm.errors import ArgumentError
-from pnpcm.priors import GaussianPrior
+from pnpcm.priors import DenoiserPrior, GaussianPrior
 from pnpcm.priors.generate import consistency_sample, heun_sample
 from pnpcm.rng import generators
 
@@ -45,3 +45,20 @@ def test_levels_must_fall() -> None:
         consistency_sample(
             GaussianPrior(), (1, 1, 4, 4), generator=generators([0]), sigmas=(1.0, 2.0)
         )
+
+
+@pytest.mark.parametrize(
+    ("sigma_max", "value_range", "words"),
+    [
+        (50 / 255, (0.0, 1.0), r"sigma 0.001 … 0.196 \(images in \[0, 1\]\), not up to pure noise"),
+        (4.0, (-1.0, 1.0), r"sigma 0.001 … 4 \(images in \[-1, 1\]\)"),
+    ],
+)
+def test_denoisers_of_low_noise_cannot_be_sampled(
+    sigma_max: float, value_range: tuple[float, float], words: str
+) -> None:
+    prior = DenoiserPrior(lambda x, _: x, sigma_max=sigma_max, value_range=value_range)
+    for sample in (heun_sample, consistency_sample):
+        with pytest.raises(ArgumentError, match=words) as refusal:
+            sample(prior, (1, 3, 8, 8), generator=generators([0]), n_steps=2)
+        assert "serve for restoration" in str(refusal.value)

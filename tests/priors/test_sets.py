@@ -1,4 +1,4 @@
-"""Several images in one through a prior for one, against sums written out."""
+"""SetsPrior: several images in the channels of one, compared with explicit sums."""
 
 import pytest
 import torch

@@ -37,7 +37,7 @@ def image(*shape: int) -> Tensor:
 
 
 class Watch(nn.Module):
-    """Remembers the shapes that ``network`` is given."""
+    """Records the shapes of the inputs of ``network``."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ def test_networks_that_see_everything_are_approximate() -> None:
 
 
 class Nameless:
-    """A prior of someone else: f(x, σ) = x / (1 + σ²)."""
+    """A prior without network: f(x, σ) = x / (1 + σ²)."""
 
     value_range, sigma_min, sigma_max, nfe_per_call = (-1.0, 1.0), 0.002, 80.0, 3
 

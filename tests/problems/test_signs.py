@@ -23,7 +23,7 @@ def test_released_rule_takes_the_signs_nearest_to_the_reference() -> None:
 
 
 def test_released_rule_asks_a_sample_of_the_prior() -> None:
-    """The result does not depend on the signs that came in, and is one of the eight patterns."""
+    """The result does not depend on the signs of the input, and is one of the eight patterns."""
     x = image()[..., :32, :32].float()
     x = x + 0.1 * torch.randn(x.shape, generator=gen())
     found, note = resolve_signs(operator(reference=True), x, None, PRIOR)

@@ -63,7 +63,7 @@ def test_what_a_task_degrades_it_can_pose_as_a_problem(name: str) -> None:
 
 
 def test_unknown_borders_use_nothing_outside_the_canvas() -> None:
-    """The forward model of a photograph: the valid part of a blur of a larger scene."""
+    """The forward model is the valid part of the blur of a larger image."""
     scene = image(40, 41)
     task = Deblur(kernel=torch.rand(4, 7, generator=torch.Generator().manual_seed(1)).double())
     seen = Blur(task.taps, (3, 40, 41), "zero").A(scene)
@@ -86,7 +86,7 @@ def test_superresolution_grows_odd_sides_and_crops_again() -> None:
 
 
 def test_error_of_jpeg_is_about_what_the_codec_does() -> None:
-    """The law behind the number: a photo-like image loses about so much at each quality."""
+    """The law behind the number: the codec's error on a photo-like image at each quality."""
     from pathlib import Path
 
     import pnpcm
@@ -113,7 +113,7 @@ def test_conditioning_of_known_operators() -> None:
 
 @pytest.mark.parametrize("name", ["superres-4", "deblur-gauss", "jpeg-5", "inpaint-70"])
 def test_a_task_and_its_bare_operator_are_described_alike(name: str) -> None:
-    """So that presets are found for both."""
+    """Presets are found for both."""
     preset = PRESETS[f"natural/{name}"]
     task = {
         "superres-4": SuperRes(4),
@@ -128,7 +128,7 @@ def test_a_task_and_its_bare_operator_are_described_alike(name: str) -> None:
 
 
 def test_reference_tasks_are_those_of_the_papers_code() -> None:
-    """Norms of what its routines make of the test image: blur, codec, stand-in of the codec."""
+    """Norms of the test image after the authors' blur, codec and surrogate of the codec."""
     x = golden.image()
     blur = Deblur(gaussian=(5, 10.0), reference=True).operator((3, 256, 256))
     assert float(blur.A(x).norm()) == pytest.approx(166.74, rel=1e-3)

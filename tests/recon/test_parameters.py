@@ -1,6 +1,7 @@
-"""Settings of the user win over every preset, one number or all of them."""
+"""Choice of parameters: settings, aim, tuned rows, presets of the released code."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,7 +9,18 @@ import torch
 
 from pnpcm.cli.shared import parse_settings
 from pnpcm.errors import ArgumentError, UnknownNameError
-from pnpcm.problems import Denoise, SuperRes
+from pnpcm.operators import JPEG
+from pnpcm.presets import PRESETS
+from pnpcm.problems import (
+    Custom,
+    Deblur,
+    Denoise,
+    Jpeg,
+    NonlinearDeblur,
+    PhaseRetrievalTask,
+    SuperRes,
+    Task,
+)
 from pnpcm.recon import Options
 from pnpcm.recon.parameters import Numbered, apply_settings, choose_method, choose_numbers
 from pnpcm.solvers import DPIRConfig, GradientStep, PnPCMConfig
@@ -58,7 +70,7 @@ def test_unknown_and_impossible_names() -> None:
 
 
 def numbers(**choices: Any) -> Numbered:
-    """What a denoising problem on the prior ``natural`` runs with."""
+    """The parameters of a denoising problem with the prior ``natural``."""
     options = Options(**choices)
     problem = Denoise().problem(torch.zeros(1, 3, 16, 16))
     method, _ = choose_method(problem, options, ("consistency", "edm"))
@@ -112,3 +124,77 @@ def test_other_methods_run_with_tuned_numbers_at_the_noise_of_the_problem(
     again = choose_numbers(task, problem, method, "natural", 2 * sigma_y + 0.01, options)
     if told is not None and method not in ("wiener",):
         assert again.config.noise_std > told  # type: ignore[attr-defined]
+
+
+# presets of the released code --------------------------------------------------------------------
+def given(task: Task, shape: tuple[int, ...] = (1, 3, 16, 16), **choices: Any) -> Numbered:
+    """The parameters of ``task`` with a preset."""
+    problem = task.problem(torch.zeros(shape))
+    return choose_numbers(task, problem, "pnp-cm", "celeba-hq", 0.05, Options(**choices))
+
+
+REFERENCE = {
+    "deblur-gauss": Deblur(gaussian=(5, 10.0), reference=True),
+    "jpeg-5": Jpeg(quality=5, reference=True),
+    "phase-retrieval": PhaseRetrievalTask(torch.ones(16, 16), reference=True),
+}
+OWN: dict[str, Task] = {
+    "deblur-gauss": Deblur(gaussian=(5, 10.0)),
+    "jpeg-5": Jpeg(quality=5),
+    "phase-retrieval": PhaseRetrievalTask(torch.ones(16, 16)),
+    "nonlinear-deblur": NonlinearDeblur(),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_a_reference_preset_serves_the_released_operator(name: str) -> None:
+    shape = (1, 3, 32, 32) if name == "phase-retrieval" else (1, 3, 16, 16)
+    preset = f"celeba-hq/{name}-reference"
+    assert given(REFERENCE[name], shape, preset=preset).config == PRESETS[preset].solver
+
+
+def test_a_bare_released_operator_is_recognised() -> None:
+    preset = "celeba-hq/jpeg-5-reference"
+    assert given(Custom(JPEG(5)), preset=preset).source == f"preset {preset}"
+    with pytest.raises(ArgumentError, match="this is another one"):
+        given(Custom(JPEG(5, chroma="libjpeg", eight_bit=True)), preset=preset)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_reference_preset_refuses_our_operator(name: str) -> None:
+    shape = (1, 3, 32, 32) if name == "phase-retrieval" else (1, 3, 16, 16)
+    flag = "--kernel-wizard FILE" if name == "nonlinear-deblur" else "--reference-operator"
+    with pytest.raises(ArgumentError, match=f"restore with {flag}, or use .*{name} without"):
+        given(OWN[name], shape, preset=f"celeba-hq/{name}-reference")
+    assert given(OWN[name], shape, preset=f"celeba-hq/{name}").source == f"preset celeba-hq/{name}"
+
+
+@pytest.mark.parametrize("task", [SuperRes(2), Denoise(), Jpeg(quality=5)])
+def test_a_reference_preset_refuses_another_task(task: Task) -> None:
+    words = f"gaussian-blur, which does not exist for the task {task.name}"
+    with pytest.raises(ArgumentError, match=words):
+        given(task, preset="celeba-hq/deblur-gauss-reference")
+
+
+def test_steps_of_a_preset_follow_the_rule() -> None:
+    """The released code keeps the decay: 1 − σ² grows by the factor 1.03 per step of this one."""
+    name = "celeba-hq/phase-retrieval"
+    choices: dict[str, Any] = {"preset": name, "steps": 10}
+    ends, released = (given(SuperRes(4), step_rule=rule, **choices) for rule in (None, "released"))
+    kept = PRESETS[name].solver.sigmas
+    found = ends.config.sigmas  # type: ignore[attr-defined]
+    assert (found[0], found[-1]) == pytest.approx((kept[0], kept[-1]))
+    sigmas = released.config.sigmas  # type: ignore[attr-defined]
+    assert sigmas[0] == kept[0]
+    assert [(1 - b**2) / (1 - a**2) for a, b in pairwise(sigmas)] == pytest.approx([1.03] * 9)
+    assert released.source == f"preset {name}, with the released code's schedule of 10 steps"
+
+
+def test_the_released_rule_is_for_presets_of_the_paper() -> None:
+    with pytest.raises(ArgumentError, match="step_rule is 'released', which is the paper's, but"):
+        given(SuperRes(4), preset="natural/superres-4", steps=8, step_rule="released")
+    for missing in ({"steps": 8}, {"preset": "celeba-hq/superres-4"}):
+        with pytest.raises(ArgumentError, match="give steps and preset as well"):
+            Options(step_rule="released", **missing)  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match="did you mean 'released'"):
+        Options(step_rule="relesed", preset="celeba-hq/superres-4", steps=8)

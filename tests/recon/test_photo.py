@@ -1,4 +1,4 @@
-"""restore: better than what was measured, the same whatever stands around it, and it says so."""
+"""restore: better than the measurement, independent of the rest of the batch, with a report."""
 
 import json
 import re
@@ -14,6 +14,7 @@ from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.operators import FunctionOperator, GaussianBlur, Inpainting, SuperResolution, measure
+from pnpcm.priors import DenoiserPrior
 from pnpcm.problems import (
     Deblur,
     Denoise,
@@ -196,3 +197,28 @@ def test_the_record_is_plain_and_the_report_readable() -> None:
 def test_bad_arguments(change: dict[str, object], message: str) -> None:
     with pytest.raises((ArgumentError, UnknownNameError), match=message):
         restore(photo(32), Denoise(), **({"sigma_y": 0.05} | change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_levels_that_the_denoiser_was_not_trained_for_are_noted_once(
+    samples: int, tmp_path: Path
+) -> None:
+    """A denoiser for 0.002 … 0.2 (on [-1, 1]), run at 0.5, √0.05 = 0.224 and 0.1."""
+    prior = DenoiserPrior(lambda x, sigma: x, sigma_min=0.001, sigma_max=0.1)
+    done = restore(
+        torch.zeros(1, 3, 8, 8),
+        SuperRes(2),
+        prior,
+        method="pnp-admm",
+        sigma_y=0.05,
+        samples=samples,
+        settings={"sigma_start": 0.5, "sigma_end": 0.1},
+        steps=3,
+    )
+    noted = [note for note in done.notes if "outside the range" in note]
+    assert len(noted) == 1
+    assert "0.224 … 0.5" in noted[0]
+    assert "0.002 … 0.2" in noted[0]
+    assert f"note: {noted[0]}" in done.report()
+    done.save(tmp_path / "x.png")
+    assert noted[0] in json.loads((tmp_path / "x.result.json").read_text())["notes"]

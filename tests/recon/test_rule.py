@@ -1,4 +1,4 @@
-"""The rule goes through its points, follows planted slopes and stays within reach."""
+"""The rule interpolates its points, recovers known slopes and limits extrapolation."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_one_point_leans_to_higher_levels_for_noisier_data() -> None:
 
 
 def test_many_points_decide_the_slope() -> None:
-    """σ_end planted ∝ error^1.5 on a grid: the rule finds it, in spite of its leaning."""
+    """σ_end ∝ error^1.5 on a grid: the rule finds this slope despite its regularisation."""
     rows = [
         preset(e, n, 1.0, 0.3 * (e / 0.1) ** 1.5)
         for e in np.geomspace(0.02, 0.2, 6)

@@ -208,7 +208,7 @@ def test_refusals() -> None:
 
 
 def test_other_methods_take_the_place_of_pnp_cm(raw: Path) -> None:
-    """The seam for baselines: they get the same y, operator and generators."""
+    """Other methods get the same y, operator and generators."""
 
     def zero_filled(part: Slices, seeds: list[list[int]]) -> torch.Tensor:
         return part.operator.A_adjoint(part.y)[None]
@@ -475,3 +475,13 @@ def test_own_maps_of_two_sets(folded: torch.Tensor) -> None:
         )
         images.append(volume.image)
     assert torch.equal(images[0], images[1])
+
+
+def test_levels_outside_the_range_of_the_prior_are_noted_once(raw: Path) -> None:
+    """The first level of the paper's preset is 0.24; this prior ends at 0.1."""
+    narrow = StationaryGaussianPrior(sigma_max=0.1)
+    for prior, count in ((PRIOR, 0), (narrow, 1)):
+        volume = reconstruct(raw, prior, mask=MASK, kernel=4, preset="fastmri/pd-r4", batch=1)
+        notes = [note for note in volume.record["notes"] if "outside the range" in note]
+        assert len(notes) == count
+        assert all("0.002 … 0.1 (images in [-1, 1])" in note for note in notes)

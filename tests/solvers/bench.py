@@ -26,7 +26,7 @@ POSTERIOR_STD = (0.0995, 0.1581, 0.3000, 0.3077)
 
 
 class Diagonal(DecomposableOperator):
-    """A = diag(gains) on rows of as many values."""
+    """A = diag(gains) on each row of the image."""
 
     def __init__(self, gains: Tensor = GAINS) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Diagonal(DecomposableOperator):
 
 
 class Disguised:
-    """The bench's operator without its closed forms: solvers must take it for a nonlinear one."""
+    """The bench's operator without its closed forms: solvers treat it as nonlinear."""
 
     linear = False
 

@@ -1,6 +1,6 @@
 """The exact law of a prior draw on the bench, without chains.
 
-With the bench's prior every draw is an affine map of the noise it asks for. Row i of the image is
+With the bench's prior every draw is an affine map of its noise. Row i of the image is
 given 1 by the i-th request and 0 by all others, the last row always 0: that row is the mean, the
 others are the columns of the map.
 """
@@ -22,7 +22,7 @@ DOCUMENTED = {
 
 
 class Probe(Run):
-    """Hands out unit noise, to one row at a time."""
+    """Returns unit noise for one row at a time."""
 
     requests = 0
 

@@ -1,4 +1,4 @@
-"""What solvers ask of a problem: foreign operators, other ranges, hints."""
+"""Problems of solvers: foreign operators, other value ranges, hints."""
 
 from typing import Any
 

@@ -36,7 +36,7 @@ def free(config: CM4IRConfig, **changes: object) -> CM4IRConfig:
 
 
 class Constant:
-    """A prior that always sees the same image; keeps what it was asked."""
+    """A prior that always returns the same image and stores its arguments."""
 
     value_range, sigma_min, sigma_max, nfe_per_call = (-1.0, 1.0), 0.002, 80.0, 1
 
@@ -49,7 +49,7 @@ class Constant:
 
 
 class Told:
-    """A network that keeps the times it is told, and its inputs."""
+    """A network that stores its noise inputs and images."""
 
     def __init__(self) -> None:
         self.times, self.inputs = list[float](), list[Tensor]()

@@ -19,7 +19,7 @@ TRUTH = torch.tensor([0.4, -0.3, 0.1, 0.9], dtype=torch.float64)
 
 
 class Constant:
-    """A prior that always sees the same image; keeps what it was asked."""
+    """A prior that always returns the same image and stores its arguments."""
 
     value_range, sigma_min, sigma_max, nfe_per_call = (-1.0, 1.0), 0.002, 80.0, 1
 

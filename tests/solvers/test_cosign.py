@@ -31,7 +31,7 @@ S_MIN = 0.002
 
 
 class Hinted:
-    """f(x, σ, h) = 0.8 h + 0.3 tanh(x/σ): a known function of everything it is given."""
+    """f(x, σ, h) = 0.8 h + 0.3 tanh(x/σ): a known function of all arguments."""
 
     kind, takes_hint = "consistency", True
     value_range, sigma_min, sigma_max, nfe_per_call = (-1.0, 1.0), S_MIN, 80.0, 1

@@ -133,7 +133,7 @@ def test_what_is_not_measured_does_not_see_y() -> None:
 
 @pytest.mark.parametrize(("noise_std", "gap"), [(0.0, 1e-12), (1e-6, 1e-3), (1e-4, 5e-2)])
 def test_noiseless_data_are_met(noise_std: float, gap: float) -> None:
-    """Exactly without noise; with little noise up to what the last level leaves."""
+    """Exactly without noise; with little noise up to the last level."""
     sigmas = None if noise_std != 1e-6 else (10.0, 1.0, 0.1, 0.01, 1e-4)
     config = DDRMConfig(noise_std=noise_std, sigmas=sigmas)
     result = sample(DDRM(prior(), config), rows=100)
@@ -153,7 +153,7 @@ def test_a_vp_network_gives_the_same_trajectory() -> None:
 
 
 class Dense:
-    """Any linear operator by the singular vectors of its matrix, in deepinv's words."""
+    """Any linear operator by the singular vectors of its matrix, with deepinv's names."""
 
     def __init__(self, operator: DecomposableOperator, shape: tuple[int, ...]) -> None:
         basis = torch.eye(math.prod(shape), dtype=torch.float64).reshape(-1, *shape)

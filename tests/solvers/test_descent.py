@@ -15,7 +15,7 @@ from pnpcm.solvers.data_steps import Objective, gradient_descent, lbfgs
 
 
 def scalar(curvature: float) -> tuple[Objective, list[float]]:
-    """L = λz²/2 of one pixel, and the list of points at which it was asked."""
+    """L = λz²/2 of one pixel, and the list of points at which it was evaluated."""
     points: list[float] = []
 
     def objective(z: Tensor) -> tuple[Tensor, Tensor]:

@@ -133,7 +133,7 @@ def test_complex_residuals_have_one_norm_per_image() -> None:
 
 
 def test_the_clamp_is_inside_the_derivative() -> None:
-    """Where the estimate is saturated, guidance has nothing to say."""
+    """Where the estimate is saturated, guidance is zero."""
     y = torch.full((1, 1, 2, 4), -1.0).double()
     bright = GaussianPrior(torch.tensor([3.0, 3.0, -3.0, 0.0]), 0.01, kind="edm")
     operator = FunctionOperator(lambda x: x, (1, 2, 4))

@@ -157,7 +157,7 @@ def test_noise_aware_guidance_tends_to_the_official_one() -> None:
 
 
 def test_the_start_is_loaded_where_guidance_is() -> None:
-    """A⁺ alone would blow up noise before the first step; a prior that knows nothing shows x."""
+    """A⁺ alone would amplify noise before the first step; an uninformative prior returns x."""
     operator, x = OPERATORS["gaussian-blur"].example(gen())
     y = measure(operator, x, 0.05, generator=gen(1)).double()
     config = PiGDMConfig(noise_aware=True, noise_std=0.1, weight=0.0, sigmas=(0.5,))

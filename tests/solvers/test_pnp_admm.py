@@ -1,4 +1,4 @@
-"""PnP-ADMM: where it converges to, and that it is PnP-CM's loop."""
+"""PnP-ADMM: its limit, and its equality to PnP-CM's loop."""
 
 import math
 from dataclasses import replace

@@ -29,7 +29,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Recorder(Config):
-    """Gives back the start, and remembers on which rows it was called."""
+    """Returns the start and records the rows of each call."""
 
     seen = []  # type: ignore[var-annotated]  # noqa: RUF012
 
@@ -86,7 +86,7 @@ def test_exact_inner_steps_give_the_unsplit_answer() -> None:
 
 @pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:0"])
 def test_plain_descent_on_jpeg_is_the_same_in_strips(subsampling: str) -> None:
-    """Fixed step sizes share nothing between rows, so cells of the codec do not notice."""
+    """With fixed step sizes the cells of the codec are independent."""
     operator = JPEG(20, subsampling=subsampling, chroma="codec")
     x = picture()
     y, v = operator.acquire(x), x + 0.1
@@ -98,7 +98,7 @@ def test_plain_descent_on_jpeg_is_the_same_in_strips(subsampling: str) -> None:
 
 @pytest.mark.parametrize("chroma", ["codec", "smooth", "libjpeg"])
 def test_lbfgs_in_strips_reaches_an_objective_as_low(chroma: str) -> None:
-    """Each strip has its own line search; a cut through interpolated chroma costs next to none."""
+    """Each strip has its own line search; cuts through interpolated chroma hardly matter."""
     operator = JPEG(10, chroma=chroma)  # type: ignore[arg-type]
     x = picture()[:1]
     y = operator.acquire(x)

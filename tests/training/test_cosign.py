@@ -1,4 +1,4 @@
-"""Training a ControlNet: fresh hints, only its own weights move, it learns, resumes, is found."""
+"""Training a ControlNet: new hints per step, changed weights, loss, resuming, catalogue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUICK: dict[str, Any] = {"log_every": 1, "checkpoint_minutes": 60.0, "evaluate_e
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Constant 4×4 images, and a prior that knows nothing."""
+    """Constant 4×4 images, and an uninformative prior."""
     grey = np.random.default_rng(0).uniform(-0.9, 0.9, (128, 1, 1))
     np.savez(tmp_path / "gaussian.npz", images=np.broadcast_to(grey, (128, 4, 4)).astype("f4"))
     prior = ConsistencyModel(random_unet(CONFIG, 0))
@@ -154,7 +154,7 @@ def test_one_step_changes_the_control_alone(folder: Path) -> None:
 
 @pytest.mark.parametrize(("scaled", "sigma"), [(True, 1.0), (False, 80.0)])
 def test_it_learns_what_the_hint_shows(folder: Path, scaled: bool, sigma: float) -> None:
-    """Constant images, a prior that knows nothing: only the hint can tell the grey value."""
+    """Constant images, an uninformative prior: only the hint determines the grey value."""
     loss = SUPERRES | {"scaled_hint": scaled}
     fast = {"kind": "adamw", "lr": 1e-2, "clip": 1.0}
     run = train(plan(folder, steps=80, loss=loss, optimizer=fast, ema=[0.9]), folder)

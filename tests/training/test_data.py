@@ -1,4 +1,4 @@
-"""Sources and samples: right pixels, an order from the seed alone, clear words for bad input."""
+"""Sources and samples: pixels, order by seed, error messages."""
 
 import io
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The loop: resume after kill −9, processes, accumulation, guards, and what a run leaves behind."""
+"""The loop: resume after kill −9, processes, accumulation, guards, and the files of a run."""
 
 import json
 import math
@@ -120,8 +120,47 @@ def test_another_recipe_does_not_continue_a_run(tmp_path: Path) -> None:
         train(recipe(tmp_path, "edm", steps=2, batch=16), tmp_path)
 
 
+def test_a_file_with_another_noise_input_is_refused(tmp_path: Path) -> None:
+    write_data(tmp_path, 64)
+    train(recipe(tmp_path, "edm", steps=1, batch=8, prior={"c_noise": "edm"}), tmp_path)
+    file = tmp_path / "run" / "prior.safetensors"
+    assert load_prior(file).c_noise == "edm"  # type: ignore[attr-defined]
+    more: dict[str, Any] = {"steps": 1, "batch": 8, "init_from": str(file), "out": "next"}
+    with pytest.raises(CheckpointError) as refusal:
+        train(recipe(tmp_path, "edm", **more), tmp_path)
+    assert str(refusal.value) == (
+        f"{file} has c_noise 'edm' (0.25 ln σ), the recipe 'openai' (250 ln σ); "
+        "set prior.c_noise to the former"
+    )
+    train(recipe(tmp_path, "edm", prior={"c_noise": "edm"}, **more), tmp_path)
+    assert load_prior(tmp_path / "next" / "prior.safetensors").c_noise == "edm"  # type: ignore[attr-defined]
+
+
+def test_a_denoiser_of_low_noise_is_trained_without_samples(tmp_path: Path) -> None:
+    write_data(tmp_path, 64)
+    for sigma_max, drawn in ((80.0, True), (1.0, False)):
+        out = f"run{sigma_max:g}"
+        report = QUICK | {"sample_size": 8, "sample_steps": 2}
+        more: dict[str, Any] = {"prior": {"sigma_max": sigma_max}, "out": out, "report": report}
+        train(recipe(tmp_path, "edm", steps=1, batch=8, **more), tmp_path)
+        assert (tmp_path / out / "prior.safetensors").exists()
+        assert (tmp_path / out / "samples.png").exists() == drawn
+
+
+def test_runs_from_before_a_field_existed_are_continued(tmp_path: Path) -> None:
+    write_data(tmp_path, 64)
+    train(recipe(tmp_path, "edm", steps=2, batch=8, report=QUICK), tmp_path)
+    path = tmp_path / "run" / "state.pt"
+    content = torch.load(path, weights_only=True)
+    values = json.loads(content["recipe"])
+    del values["prior"]["c_noise"]
+    torch.save(content | {"recipe": json.dumps(values)}, path)
+    train(recipe(tmp_path, "edm", steps=4, batch=8, report=QUICK), tmp_path)
+    assert len(losses(tmp_path / "run")) == 4
+
+
 def test_nan_guard_skips_counts_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bad batch is skipped without a trace in the weights; endless ones stop the run."""
+    """One bad batch is skipped and does not change the weights; many stop the run."""
     from pnpcm.training import losses as module
 
     write_data(tmp_path, 64)

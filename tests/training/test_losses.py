@@ -1,4 +1,4 @@
-"""Losses against numbers worked out by hand, and their schedules against docs/method.md §11."""
+"""Losses against numbers computed by hand, and their schedules against docs/method.md §11."""
 
 import math
 

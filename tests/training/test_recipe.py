@@ -1,4 +1,4 @@
-"""Recipes: files, overrides, clear words; the paper's recipes at full and at narrow width."""
+"""Recipes: files, overrides, error messages; the paper's recipes at full and at narrow width."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The fair tuning: the same budget, published numbers first, studies that go on."""
+"""The fair tuning: the same budget, published parameters first, studies that can be continued."""
 
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def test_published_numbers_lie_in_the_space_and_every_point_is_a_run() -> None:
 
 
 def test_every_method_is_a_solver() -> None:
-    """A solver without a search space cannot be tuned, and says so; the contest has no such one."""
+    """A solver without a search space cannot be tuned; every method of the comparison has one."""
     assert set(METHODS) <= set(SOLVERS)
     posed, x = problem()
     with pytest.raises(UnknownNameError, match="unknown method 'dpi'; did you mean 'dpir'"):

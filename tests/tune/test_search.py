@@ -1,4 +1,4 @@
-"""tune: never worse than what was there, resumable, and its file is what restore takes."""
+"""tune: never worse than its start, resumable, with a preset file for restore."""
 
 import json
 from pathlib import Path

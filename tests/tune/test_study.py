@@ -1,4 +1,4 @@
-"""A study stopped anywhere goes on as if it had not been, and counts what it tried."""
+"""A stopped study continues with the result of an uninterrupted one, and counts its trials."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +14,7 @@ POINTS = 9
 
 
 class Stopped(BaseException):
-    """Like Ctrl-C: nothing catches it."""
+    """An exception that is not caught, like Ctrl-C."""
 
 
 def points(study: Any) -> list[tuple[float, bool]]:

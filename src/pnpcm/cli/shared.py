@@ -91,6 +91,13 @@ def options(
     steps: Annotated[
         int | None, typer.Option(help="Number of steps; default: the preset's or the rule's.")
     ] = None,
+    step_rule: Annotated[
+        str | None,
+        typer.Option(
+            help="--preset with --steps: ends (default: its first and last levels stay) or "
+            "released (the paper's presets: as in the authors' code)."
+        ),
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Name or file of a preset.")] = None,
     set_: Annotated[
         list[str] | None,
@@ -119,6 +126,7 @@ def options(
         aim=_value(aim),
         sigma_y=noise,
         steps=steps,
+        step_rule=step_rule,
         preset=preset,
         settings=parse_settings(set_ or []),
         samples=samples,

@@ -46,10 +46,11 @@ def from_denoiser(
     """A prior from any ``denoiser(x, sigma)``, such as deepinv's, which take [0, 1] images.
 
     ``sigma_min`` and ``sigma_max``: the levels it was trained for, in units of ``value_range``;
-    solvers clamp to them, and so does the prior, with a warning. None: 0 (as 0.001) and, since a
-    denoiser does not store it, no upper limit (50); a module with the weights of DRUNet, such as
-    deepinv's, has 50/255. The denoiser gets the level as a Python number, and images of a batch
-    with different levels one at a time, as every denoiser of deepinv accepts.
+    solvers clamp to them, with a note in their result, the prior itself with a warning. None: 0
+    (as 0.001) and, since a denoiser does not store it, no upper limit (50); a module with the
+    weights of DRUNet, such as deepinv's, has 50/255. The denoiser gets the level as a Python
+    number, and images of a batch with different levels one at a time, as every denoiser of deepinv
+    accepts.
     """
     if not callable(denoiser):
         raise ArgumentError(f"denoiser must be callable, got {type(denoiser).__name__}")

@@ -1,4 +1,4 @@
-"""The data side of MRI: raw files, masks, coil maps, scales, scores, volumes, simulated scans."""
+"""MRI data: raw files, masks, coil maps, intensity scales, scores, volumes, simulated scans."""
 
 from pnpcm.mri.espirit import espirit
 from pnpcm.mri.masks import MASKS, acs_start, calibration_lines, gaussian1d

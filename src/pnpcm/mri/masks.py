@@ -1,8 +1,9 @@
-"""Sampling masks of Cartesian MRI: which phase-encode lines, or points, are measured.
+"""Sampling masks of Cartesian MRI: the phase-encode lines, or points, that are measured.
 
-All have the face ``mask(size, acceleration, acs, generator=…)``: ``size`` is n for lines ``(n,)``
-and (H, W) for points ``(H, W)``; ``acs`` central lines (points: a square of ``acs``×``acs``) are
-always measured and count towards the ⌊n/acceleration⌋ that are, except in ``equidistant``.
+All have the interface ``mask(size, acceleration, acs, generator=…)``: ``size`` is n for lines
+``(n,)`` and (H, W) for points ``(H, W)``; ``acs`` central lines (points: a square of
+``acs``×``acs``) are always measured. ⌊n/acceleration⌋ lines are measured in total, including the
+central ones, except in ``equidistant``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Size = tuple[int, int]
 
 
 def acs_start(n: int, acs: int, *, reference: bool = False) -> int:
-    """First line of the calibration block, centred on n//2; the authors' is one to the left."""
+    """First line of the calibration block centred on n//2; ``reference``: one line further left."""
     return (n - acs) // 2 - (1 if reference else 0)
 
 
@@ -38,7 +39,7 @@ def gaussian1d(
     """Lines drawn without replacement with density exp(−((i − (n−1)/2)/(n/4))²/2).
 
     ``reference=True`` draws them as the authors' code does (NumPy's legacy generator, seed 0,
-    calibration block one line left of centre), so that their masks can be had exactly.
+    calibration block one line left of centre) and reproduces its masks exactly.
     """
     start = acs_start(n, acs, reference=reference)
     if not reference:
@@ -63,7 +64,7 @@ def uniform1d(
 def equidistant(
     n: int, acceleration: float, acs: int, *, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Every ``acceleration``-th line from 0 and the block: more lines than n/acceleration."""
+    """Every ``acceleration``-th line from 0, and the central block in addition."""
     step = int(acceleration)
     if step != acceleration or step < 1:
         raise ArgumentError(f"acceleration must be a whole number ≥ 1, got {acceleration}")
@@ -116,10 +117,11 @@ def poisson(
 
 
 def _thinned(priority: Tensor, distance: Tensor) -> Tensor:
-    """Points taken by falling priority, each unless one is taken within its distance.
+    """Points selected in order of decreasing priority, unless one within its distance is selected.
 
-    All points at once: one whose undecided rivals all have a lower priority is taken, one with a
-    taken rival is dropped, until none is undecided. That is what one after the other gives.
+    Computed for all points in parallel, with the same result: a point whose undecided neighbours
+    all have a lower priority is selected, a point with a selected neighbour is dropped, until all
+    are decided.
     """
     reach = int(distance.max())
     near = [
@@ -160,7 +162,7 @@ POINTS = ("gaussian2d", "uniform2d", "poisson")
 
 
 PAPER_SHARE = 0.3
-"""Calibration lines among all measured ones in the paper: 24 of 80 (R = 4), 12 of 40 (R = 8)."""
+"""Share of calibration lines in the paper: 24 of 80 measured (R = 4), 12 of 40 (R = 8)."""
 
 FEW_LINES = 12
 """Below this number the kernels of ESPIRiT shrink and coil maps lose quality."""
@@ -169,11 +171,11 @@ FEWEST_LINES = 6
 
 
 def calibration_lines(size: int | Size, acceleration: float) -> int:
-    """Calibration lines of a mask where nobody says otherwise; of points, the side of the square.
+    """Default number of calibration lines; for masks of points, the side of the central square.
 
     The paper's share of the n/R measured lines (for R < 4 as for 4: 24 of 320), at least 12 for
-    the sake of the coil maps, but at most half of what is measured: the others carry the detail.
-    On measured brains at R = 8, 12 of 16 lines in the centre are 2 dB worse than 8 of 16, while
+    good coil maps, but at most half of the measured lines: the others contain the fine detail. On
+    measured brains at R = 8, 12 of 16 lines in the centre are 2 dB worse than 8 of 16, while
     for 22 lines 8 to 16 are level.
     """
     points = not isinstance(size, int)
@@ -186,7 +188,7 @@ def calibration_lines(size: int | Size, acceleration: float) -> int:
 
 
 def fastmri_lines(n: int, center_fraction: float) -> int:
-    """fastMRI's spelling of the calibration block: round(n · center_fraction) lines."""
+    """Number of calibration lines as in fastMRI: round(n · center_fraction)."""
     if not 0 <= center_fraction <= 1:
         raise ArgumentError(f"center_fraction must lie in [0, 1], got {center_fraction}")
     return round(n * center_fraction)
@@ -197,7 +199,7 @@ def load_mask(path: Path, size: Size) -> Tensor:
     try:
         mask = torch.from_numpy(np.load(path, allow_pickle=False))
     except (OSError, ValueError, TypeError) as error:
-        raise ArgumentError(f"mask {path} is no .npy file of numbers: {error}") from error
+        raise ArgumentError(f"mask {path} is not a .npy file of numbers: {error}") from error
     if tuple(mask.shape) not in ((size[1],), size):
         raise ShapeError(
             f"mask {path} has shape {tuple(mask.shape)}, the k-space needs ({size[1]},) or {size}"
@@ -211,14 +213,14 @@ def _bell(n: int) -> Tensor:
 
 
 def _budget(n: int, acceleration: float, always: int) -> int:
-    """How many of n are measured."""
+    """Number of measured samples among n."""
     if acceleration < 1:
         raise ArgumentError(f"acceleration must be ≥ 1, got {acceleration}")
     lines = int(n / acceleration)
     if not 0 <= always <= lines:
         raise ArgumentError(
-            f"acs must take 0 to {lines} samples, what n = {n} and acceleration "
-            f"{acceleration:g} leave, got {always}; give fewer"
+            f"acs must take 0 to {lines} samples, the number of measured ones for n = {n} and "
+            f"acceleration {acceleration:g}, got {always}; give fewer"
         )
     return lines
 
@@ -254,7 +256,7 @@ def _points(
 
 
 def _drawn(mask: Tensor, density: Tensor, count: int, generator: torch.Generator | None) -> Tensor:
-    """``mask`` and ``count`` more entries, drawn by ``density`` outside of it."""
+    """``mask`` with ``count`` additional entries, drawn with probability ∝ ``density``."""
     if count > 0:
         weights = torch.where(mask, 0.0, density)
         mask[torch.multinomial(weights, count, generator=_given(generator))] = True
@@ -269,10 +271,10 @@ def _given(generator: torch.Generator | None) -> torch.Generator:
 
 @dataclass(frozen=True)
 class MaskChoice:
-    """Retrospective undersampling as a user describes it, for scans of any size.
+    """Parameters of retrospective undersampling, for scans of any size.
 
-    ``name``: row of ``MASKS`` or a ``.npy`` file. ``acs``: calibration lines, or
-    ``center_fraction``, fastMRI's spelling; None: as in the paper, and enough to calibrate on.
+    ``name``: row of ``MASKS`` or a ``.npy`` file. ``acs``: number of calibration lines;
+    ``center_fraction``: their share, as in fastMRI; both None: see :func:`calibration_lines`.
     """
 
     name: str
@@ -287,7 +289,7 @@ class MaskChoice:
             return load_mask(Path(self.name), size)
         acs = self.acs
         if acs is not None and self.center_fraction is not None:
-            raise ArgumentError("acs and center_fraction are two spellings of one thing; give one")
+            raise ArgumentError("acs and center_fraction both set the calibration lines; give one")
         if self.center_fraction is not None:
             acs = fastmri_lines(size[1], self.center_fraction)
         draw = MASKS[self.name]

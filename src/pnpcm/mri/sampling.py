@@ -1,4 +1,4 @@
-"""Which part of k-space was measured: found from exact zeros, described, cut out to calibrate."""
+"""Sampling of k-space: mask from exact zeros, its description, and the calibration region."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pnpcm.mri.espirit import KERNELS
 from pnpcm.transforms import ifft2c
 
 STRAY_ZEROS = 0.01
-"""Share of exact zeros inside measured columns that is put down to quantised data."""
+"""Largest share of exact zeros inside measured columns that is attributed to quantisation."""
 
 NEARLY_ALL = 0.95
-"""From this share of a symmetric range on, the lines at the edges are no partial Fourier."""
+"""From this share of the symmetric range on, empty edges do not count as partial Fourier."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What a mask does. Lines are counted along the phase axis, 0 to ``width`` − 1.
+    """Description of a mask. Lines are counted along the phase axis, 0 to ``width`` − 1.
 
-    ``acceleration``: samples of the grid per measured one. ``acs``: lines of the fully sampled
-    block through the centre; of a 2-D mask, the side of the centred square. ``first``, ``last``:
+    ``acceleration``: number of grid samples per measured sample. ``acs``: number of lines of the
+    fully sampled central block; of a 2-D mask, the side of the central square. ``first``, ``last``:
     outermost measured lines. ``partial_fourier``: measured share of the symmetric range, or None.
     """
 
@@ -37,7 +37,7 @@ class Sampling:
 
     @property
     def sentence(self) -> str:
-        """The same for people."""
+        """The description as one sentence."""
         if self.columns and self.acs == self.width:
             return f"all {self.width} phase lines were measured"
         shape = (
@@ -54,10 +54,10 @@ class Sampling:
 
 
 def infer_mask(kspace: Tensor) -> Tensor:
-    """Where ``kspace``, (coils, H, W) or (B, coils, H, W), differs from exact zero in any coil.
+    """The mask of ``kspace``, (coils, H, W) or (B, coils, H, W): True where any coil is not 0.
 
-    Boolean ``(W,)`` if columns are measured as a whole (up to 1 % of stray zeros), else ``(H, W)``.
-    Slices of a batch must have been measured alike.
+    Boolean ``(W,)`` if columns were measured as a whole (up to 1 % of single zeros), else
+    ``(H, W)``. All slices of a batch must have the same mask.
     """
     if kspace.ndim not in (3, 4):
         raise ShapeError(
@@ -107,10 +107,10 @@ def describe_mask(mask: Tensor) -> Sampling:
 
 
 def partial_fourier(first: int, last: int, width: int, gap: int = 1) -> float | None:
-    """Share of the range of lines, symmetric about width//2, that ``first`` to ``last`` covers.
+    """The share that ``first`` to ``last`` cover of the range of lines symmetric about width//2.
 
-    None where next to all of it is, or where the lopsidedness is no larger than two ``gap``
-    between neighbouring lines, which undersampling explains.
+    None if this share is at least 95 %, or if the asymmetry is at most twice the ``gap`` between
+    neighbouring lines, which undersampling alone can cause.
     """
     before, after = width // 2 - first, last - width // 2 + 1
     if min(before, after) < 0 or abs(before - after) <= 2 * gap:
@@ -124,8 +124,8 @@ def calibration(
 ) -> Tensor:
     """The fully sampled centre ``(coils, h, w)`` of one slice, at most ``width`` on a side.
 
-    Raises :class:`ArgumentError` if less than ``kernel`` of it was measured (None: than the
-    smallest kernel of ``fit_kernel`` needs), or only zeros.
+    Raises :class:`ArgumentError` if it is narrower than ``kernel`` (None: than the smallest kernel
+    of ``fit_kernel``), or if it is all zero.
     """
     if kspace.ndim != 3:
         raise ShapeError(f"kspace has shape {tuple(kspace.shape)}; expected (coils, H, W)")
@@ -149,17 +149,17 @@ def calibration(
         )
     if not bool(block.any()):
         raise ArgumentError(
-            f"the central {tuple(block.shape[-2:])} of k-space is all zero though the mask says "
-            f"that it was measured; check that k-space is centred and that the mask belongs to it"
+            f"the central {tuple(block.shape[-2:])} of k-space is all zero, although the mask is 1 "
+            f"there; check that k-space is centred and that the mask belongs to it"
         )
     return block
 
 
 def low_resolution(kspace: Tensor, mask: Tensor, width: int = 24) -> Tensor:
-    """Coil images ``(B, coils, H, W)`` of the fully sampled centre alone, without its ringing.
+    """Coil images ``(B, coils, H, W)`` of the fully sampled centre alone, with reduced ringing.
 
-    The centre, at most ``width`` on a side, is weighted by a Hamming window; where less than two
-    samples of it were measured, the zero-filled images of all samples take its place.
+    The centre, at most ``width`` on a side, is weighted by a Hamming window. If it is narrower than
+    two samples, the zero-filled images of all samples are returned.
     """
     size = (kspace.shape[-2], kspace.shape[-1])
     rows, cols = _centre(_boolean(mask).to(kspace.device), size, width)
@@ -197,7 +197,7 @@ def _boolean(mask: Tensor) -> Tensor:
 
 
 def _run(mask: Tensor) -> tuple[int, int]:
-    """Start and stop of the unbroken run of lines through the centre."""
+    """Start and stop of the contiguous block of lines through the centre."""
     values, middle = mask.tolist(), len(mask) // 2
     if not values[middle]:
         return middle, middle

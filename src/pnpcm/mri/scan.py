@@ -1,7 +1,7 @@
-"""What a raw scan is, whatever file it comes from: slices of k-space, geometry, what was noted.
+"""Scan: a raw scan independent of its file format, with k-space slices, geometry and notes.
 
-Everywhere k-space of a slice is complex ``(coils, H, W)``: H is the readout, W the phase-encode
-axis, centred (zero frequency at n//2), image = centred orthonormal inverse FFT.
+K-space of a slice is always complex ``(coils, H, W)``, with H the readout and W the phase-encode
+axis, centred (zero frequency at n//2); the image is its centred orthonormal inverse FFT.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ Vector = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where the voxels lie, in millimetres of the patient (DICOM's LPS axes).
+    """Position, orientation and size of the voxels in millimetres (DICOM's LPS patient axes).
 
     ``position``: of the pixel (H//2, W//2) in the middle of the slices. ``readout``, ``phase``,
-    ``slice``: unit vectors along rows, columns and slices, i.e. of growing H, W and slice index.
-    ``known`` is False where the file says nothing: then voxels are 1 mm and axes the patient's.
+    ``slice``: unit vectors in the direction of increasing H, W and slice index. ``known`` is False
+    if the file has no orientation; voxels are then 1 mm unless it has their size, and the axes are
+    those of the patient.
     """
 
     voxel: Vector = (1.0, 1.0, 1.0)  # along H, W, slices
@@ -36,15 +37,15 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Scan:
-    """An opened raw file. Slices are read when they are asked for, so volumes can be streamed.
+    """An opened raw file. Each slice is read on access, so that large volumes can be streamed.
 
-    ``kspace(i)``: complex64 ``(coils, H, W)`` of slice i, readout oversampling already removed,
-    exact zeros where nothing was measured. ``size``: (H, W) of it; W is the full phase-encode
-    width. ``crop``: (height, width) of the image that is wanted, at most ``size``. ``mask``: the
-    file's own, boolean ``(W,)`` or ``(H, W)``; None: to be inferred from the zeros. ``noise``:
+    ``kspace(i)``: complex64 ``(coils, H, W)`` of slice i, without readout oversampling, exact
+    zeros where nothing was measured. ``size``: its (H, W); W is the full phase-encode width.
+    ``crop``: (height, width) of the output image, at most ``size``. ``mask``: the mask in the
+    file, boolean ``(W,)`` or ``(H, W)``; None: to be inferred from the zeros. ``noise``:
     complex ``(coils, samples)`` of a noise-only measurement. ``target(i)``: real ``(h, w)``
     reference image of the file (fastMRI's ``reconstruction_rss``). ``coil_maps(i)``: complex
-    ``(coils, H, W)``. ``notes``: sentences on what was chosen or changed while reading.
+    ``(coils, H, W)``. ``notes``: sentences about choices and changes made while reading.
     """
 
     name: str
@@ -68,9 +69,9 @@ class Scan:
 
 
 def geometry_of(geometry: Geometry, n_slices: int, chosen: Sequence[int]) -> Geometry:
-    """The geometry of some slices of a volume of ``n_slices``: its centre and spacing move.
+    """The geometry of the ``chosen`` slices of a volume, with their own centre and spacing.
 
-    Slices that are not evenly spaced have no common grid: their geometry is not known.
+    If the slices are not evenly spaced, they have no common grid and the geometry is unknown.
     """
     gaps = {b - a for a, b in pairwise(chosen)} or {1}
     step = gaps.pop()
@@ -84,6 +85,6 @@ def geometry_of(geometry: Geometry, n_slices: int, chosen: Sequence[int]) -> Geo
 
 
 def crop_centre(image: Tensor, size: Size) -> Tensor:
-    """The central ``size`` of the last two axes: index n//2 stays the centre."""
+    """The central ``size`` of the last two axes; index n//2 remains the centre."""
     top, left = (n // 2 - s // 2 for n, s in zip(image.shape[-2:], size, strict=True))
     return image[..., top : top + size[0], left : left + size[1]]

@@ -1,11 +1,12 @@
-"""Two ways to score an MR image, which must not be mixed: the paper's and fastMRI's.
+"""Scores of MR images in two conventions that are not comparable: the paper's and fastMRI's.
 
-- **paper**: reference is the MVUE Σ_c S̄_c F⁻¹ k_c of the fully sampled slice. Both magnitudes are
-  taken inside the support of the coil maps and divided by the largest of the reference; PSNR and
-  SSIM with data range 1 per slice, mean ± standard deviation over slices. Maps and support are
-  those of the full scan: with maps of the undersampled one, what they cut off would not count.
-- **fastMRI**: reference is the root-sum-of-squares image. Data range is the largest value of the
-  whole volume; NMSE and PSNR over the volume, SSIM per slice, averaged.
+- **paper**: the reference is the MVUE Σ_c S̄_c F⁻¹ k_c of the fully sampled slice. Magnitudes are
+  compared inside the support of the coil maps and divided by the maximum of the reference; PSNR
+  and SSIM with data range 1 per slice, mean ± standard deviation over slices. Maps and support are
+  those of the full scan: maps of the undersampled scan may exclude parts of the object, whose
+  errors would then not be counted.
+- **fastMRI**: the reference is the root-sum-of-squares image. The data range is the maximum of the
+  whole volume; NMSE and PSNR over the volume, SSIM as the mean over slices.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pnpcm.metrics import psnr, ssim
 
 @dataclass(frozen=True)
 class Scores:
-    """Numbers and the name of the convention they belong to."""
+    """Scores and the name of their convention."""
 
     convention: str
     psnr: float
@@ -41,7 +42,7 @@ class Scores:
 
 
 def paper_scores(image: Tensor, reference: Tensor, support: Tensor) -> Scores:
-    """Complex or real ``(slices, H, W)``; ``support``: that of the full scan's coil maps."""
+    """Scores of ``(slices, H, W)``; ``support``: where the coil maps of the full scan are not 0."""
     a, b = (t.abs() * support for t in _checked(image, reference))
     top = b.flatten(1).amax(1).clamp_min(torch.finfo(b.dtype).tiny)[:, None, None]
     a, b = (a / top)[:, None], (b / top)[:, None]

@@ -35,7 +35,7 @@ ELLIPSES = (
 
 @dataclass(frozen=True)
 class SimulatedScan:
-    """Noisy fully sampled k-space of one slice, with the truth behind it."""
+    """Noisy fully sampled k-space of one slice, with its true image and coil maps."""
 
     kspace: Tensor  # complex (coils, H, W)
     coil_maps: Tensor  # complex (coils, H, W), root-sum-of-squares 1
@@ -48,7 +48,7 @@ class SimulatedScan:
 
 
 def phantom(size: tuple[int, int], *, zoom: float = 1.0) -> Tensor:
-    """Magnitude image of the modified Shepp–Logan phantom in [0, 1], edges one pixel soft."""
+    """Magnitude image of the modified Shepp–Logan phantom in [0, 1], with edges one pixel wide."""
     p, q = (axis / zoom for axis in _grid(size))
     soft = 2.0 / min(size) / zoom
     image = torch.zeros(size)
@@ -64,7 +64,7 @@ def phantom(size: tuple[int, int], *, zoom: float = 1.0) -> Tensor:
 def smooth_phase(
     size: tuple[int, int], *, generator: torch.Generator, amplitude: float = 1.0
 ) -> Tensor:
-    """Random second-order polynomial phase in radians, as field inhomogeneity leaves it."""
+    """Random second-order polynomial phase in radians, as caused by field inhomogeneity."""
     p, q = _grid(size)
     terms = torch.stack([torch.ones_like(p), p, q, p * q, p**2, q**2])
     weights = torch.randn(len(terms), generator=generator, device=generator.device)
@@ -97,8 +97,8 @@ def simulate_scan(
 ) -> SimulatedScan:
     """Fully sampled multi-coil k-space of a magnitude image ``(H, W)``.
 
-    ``noise_std`` per real and imaginary part of each coil, correlated between neighbouring coils
-    on the ring by ``noise_correlation`` (below ½). ``phase``: amplitude of a random smooth phase.
+    ``noise_std``: per real and imaginary part of each coil; ``noise_correlation`` (below ½):
+    correlation of the noise of neighbouring coils. ``phase``: amplitude of a random smooth phase.
     """
     if magnitude.ndim != 2 or not bool((magnitude >= 0).all()):
         raise ShapeError(f"magnitude must be (H, W) and ≥ 0, got shape {tuple(magnitude.shape)}")
@@ -152,7 +152,7 @@ HEADER = """<?xml version="1.0"?>
 
 
 def phantoms(n_slices: int, size: Size) -> Tensor:
-    """A head in slices ``(n, H, W)``: the phantom, smaller towards the ends."""
+    """A head of ``n`` slices ``(n, H, W)``: the phantom, smaller towards both ends."""
     if n_slices < 1:
         raise ArgumentError(f"n_slices must be at least 1, got {n_slices}")
     places = [(k + 0.5) / n_slices * 1.6 - 0.8 for k in range(n_slices)]
@@ -168,12 +168,12 @@ def write_simulated(
     mask: Tensor | None = None,
     seed: int = 0,
 ) -> None:
-    """Write k-space of magnitude images ``(slices, H, W)`` as fastMRI does, one slice at a time.
+    """Write k-space of magnitude images ``(slices, H, W)`` in fastMRI's layout, slice by slice.
 
-    Twice oversampled along the readout, with header, and with the RSS reference image; with a
-    ``mask`` ``(W,)`` undersampled like fastMRI's test files, without reference. Coil maps, smooth
-    phase and correlated coil noise (``noise_std`` per part, before oversampling, images up to 1):
-    :func:`simulate_scan`, slice i by seed + i.
+    With twofold readout oversampling, a header and the RSS reference image. With a ``mask``
+    ``(W,)`` the file is undersampled and has no reference, like fastMRI's test files. Coil maps,
+    smooth phase and correlated coil noise are those of :func:`simulate_scan`, with seed + i for
+    slice i; ``noise_std`` is per real and imaginary part, before oversampling, for images up to 1.
     """
     path = Path(path)
     try:

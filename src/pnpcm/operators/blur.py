@@ -54,7 +54,7 @@ def gaussian_taps(size: int, sigma: float) -> Tensor:
 def motion_kernel(length: float, angle: float) -> Tensor:
     """Anti-aliased line: weight max(0, 1 − d) at distance d from a segment, sum 1.
 
-    ``length`` in pixels (1 is no blur; odd lengths along an axis are that many equal taps),
+    ``length`` in pixels (1: no blur; odd lengths along an axis are that many equal taps),
     ``angle`` in degrees, counter-clockwise from the horizontal.
     """
     if not (math.isfinite(length) and length >= 1):

@@ -152,6 +152,11 @@ class JPEG(OperatorBase):
         return Traits(data_step=step, init="z_start", noise="none", strips=True)
 
     @property
+    def reference(self) -> bool:
+        """Whether this is the codec of the authors' released code."""
+        return self.chroma == "smooth" and not self.eight_bit
+
+    @property
     def preset_options(self) -> dict[str, Any]:
         return {} if self.quality is None else {"quality": int(self.quality)}
 

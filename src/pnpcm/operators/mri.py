@@ -18,7 +18,7 @@ from pnpcm.rng import randn_like
 from pnpcm.transforms import fft2c
 
 FACTORIZED = 1 << 22
-"""Largest B·H·(M·W)² for which AᴴA is diagonalized row by row: 160², a second of one core."""
+"""Largest B·H·(M·W)² for which AᴴA is diagonalized row by row: 160², about 1 s on one core."""
 
 
 class MultiCoilMRI(LinearOperatorBase):
@@ -29,15 +29,14 @@ class MultiCoilMRI(LinearOperatorBase):
     (soft-SENSE, Uecker et al. 2014), for an object that is larger than the field of view: one
     image per set, ``x`` is ``(B, 2M, H, W)`` (real and imaginary part of set 1, then of set 2 …)
     or complex ``(B, M, H, W)``; ``coil_maps`` ``(B, M, coils, H, W)``, or ``(M, coils, H, W)``
-    with ``map_sets=M``, since four axes alone mean a batch.
+    with ``map_sets=M``, since four axes without it are a batch.
 
-    Results come in the form of the input, ``A_adjoint`` gives channels. ``y``: complex
-    ``(B, coils, H, W)``; deepinv's ``(B, 2, coils, H, W)`` is taken by ``A_adjoint`` too.
-    ``mask``: ``(W,)`` for whole columns, ``(H, W)`` or ``(B, H, W)``. In AᴴA the shifts of F
-    cancel against each other and, for a column mask, the transform along columns cancels too:
-    AᴴA then maps each row (of all sets) to itself, and for images that are not large it is
-    diagonalized once and for all. ``prox_l2``, ``A_dagger`` and conditional draws are exact
-    there, and CG elsewhere.
+    Results are complex or real as the input is; ``A_adjoint`` returns channels. ``y``: complex
+    ``(B, coils, H, W)``; ``A_adjoint`` also takes deepinv's ``(B, 2, coils, H, W)``. ``mask``:
+    ``(W,)`` for whole columns, ``(H, W)`` or ``(B, H, W)``. In AᴴA the shifts of F cancel and, for
+    a column mask, so does the transform along columns: AᴴA then maps each row (of all sets) to
+    itself. For images of moderate size it is diagonalized once, and ``prox_l2``, ``A_dagger`` and
+    conditional draws are exact; otherwise they use CG.
     """
 
     def __init__(self, coil_maps: Tensor, mask: Tensor, *, map_sets: int | None = None) -> None:
@@ -72,14 +71,14 @@ class MultiCoilMRI(LinearOperatorBase):
                 "give one of each per image, or one for all"
             )
         self.image_shape = (2 * self.map_sets, *size)
-        # AᴴA without centring: maps and mask moved to the corner-origin layout once and for all
+        # AᴴA without centring: maps and mask are shifted to the corner-origin layout once
         self.corner_maps = torch.fft.ifftshift(self.maps, dim=(-2, -1))
         self.corner_conj = self.corner_maps.conj().resolve_conj()
         self.corner_mask = torch.fft.ifftshift(self.mask, dim=(-2, -1))
         self.columns = bool((self.mask == self.mask[:, :1]).all())
 
     def traits(self, noise_std: float) -> Traits:
-        """CG that starts where the last one stopped; an MR image has no largest value known."""
+        """CG with warm start; no clamping, since the maximum of an MR image is not known."""
         step = {"type": "CGStep", "max_iter": 10, "start": "warm"}
         return Traits(data_step=step, clamp=False, noise="unknown")
 
@@ -89,12 +88,12 @@ class MultiCoilMRI(LinearOperatorBase):
 
     @property
     def map_sets(self) -> int:
-        """Number M of sets of coil maps, and of images."""
+        """Number M of sets of coil maps, and of images per slice."""
         return self.maps.shape[1]
 
     @property
     def coil_maps(self) -> Tensor:
-        """``(B, coils, H, W)``; of several sets ``(B, M, coils, H, W)``."""
+        """``(B, coils, H, W)``; for several sets ``(B, M, coils, H, W)``."""
         return self.maps[:, 0] if self.map_sets == 1 else self.maps
 
     def first_set(self) -> MultiCoilMRI:
@@ -152,7 +151,7 @@ class MultiCoilMRI(LinearOperatorBase):
         return z + self._solve_normal(gamma * (right - self.A_adjoint_A(z)), gamma)
 
     def _solve_normal(self, b: Tensor, gamma: Gamma) -> Tensor:
-        """Q (1 + γλ)⁻¹ Qᴴ b by rows; CG where rows are coupled or too large to factorize."""
+        """Q (1 + γλ)⁻¹ Qᴴ b by rows; CG if rows are coupled or too large to factorize."""
         if not self.row_wise:
             return super()._solve_normal(b, gamma)
         if isinstance(gamma, Tensor):
@@ -161,7 +160,7 @@ class MultiCoilMRI(LinearOperatorBase):
         return _in_form(self._in_rows(1 / (1 + gamma * self._like("row_values", right)), right), b)
 
     def _A_dagger(self, y: Tensor, reg: float) -> Tensor:
-        """Q (λ + reg)⁻¹ Qᴴ Aᴴy by rows, or CG likewise; λ that drown in rounding count as 0."""
+        """Q (λ + reg)⁻¹ Qᴴ Aᴴy by rows, or CG; λ below the rounding error are treated as 0."""
         if not self.row_wise:
             return super()._A_dagger(y, reg)
         right = _images(self._A_adjoint(y))
@@ -172,19 +171,19 @@ class MultiCoilMRI(LinearOperatorBase):
         return to_channels(self._in_rows(gain, right))
 
     def _in_rows(self, gain: Tensor, images: Tensor) -> Tensor:
-        """Q gain Qᴴ images, for each row h of the complex images its own Q."""
+        """Q gain Qᴴ images, with a separate Q for each row h of the complex images."""
         Q = self._like("row_vectors", images)
         rows = images.transpose(1, 2).flatten(2)  # (B, H, M·W): row h of all sets
         if len(Q) > 1:
             rows = (Q @ (gain[..., None] * (Q.mH @ rows[..., None])))[..., 0]
-        else:  # those of a batch side by side, as columns
+        else:  # the rows of a batch as columns of one matrix
             columns = rows.permute(1, 2, 0)
             rows = (Q[0] @ (gain.permute(1, 2, 0) * (Q[0].mH @ columns))).permute(2, 0, 1)
         return rows.reshape(*rows.shape[:2], self.map_sets, -1).transpose(1, 2)
 
     @property
     def row_wise(self) -> bool:
-        """Whether AᴴA keeps to rows that are small enough to be diagonalized, once and for all."""
+        """Whether AᴴA acts on each row alone, and rows are small enough to be diagonalized."""
         height, width = self.mask.shape[-2:]
         entries = max(len(self.maps), len(self.mask)) * height * (self.map_sets * width) ** 2
         return self.columns and entries <= FACTORIZED
@@ -219,7 +218,7 @@ class MultiCoilMRI(LinearOperatorBase):
         return (y.shape[0], 2 * self.map_sets, *y.shape[-2:])
 
     def n_measured(self, y: Tensor) -> int:
-        """Real numbers sampled: two for each measured k-space point of each coil."""
+        """Number of real values in y: two for each measured k-space point of each coil."""
         coils = self.maps.shape[2]
         return 2 * coils * int(self.mask.expand(len(y), *self.mask.shape[1:]).sum())
 
@@ -279,10 +278,10 @@ def _with_sets(coil_maps: Tensor, map_sets: int | None) -> Tensor:
 
 
 def _blocks(coils: Tensor, image: Tensor) -> tuple[Tensor, ...]:
-    """Coils ``(…, coils, H, W)`` in blocks whose products stay in the cache.
+    """Coils ``(…, coils, H, W)`` in blocks whose products fit into the cache.
 
-    All at once, a batch of four 15-coil slices takes three times as long: every temporary is
-    then large enough to be mapped and faulted in anew.
+    Without blocks, a batch of four 15-coil slices takes three times as long, since the memory of
+    such large temporaries is mapped anew each time.
     """
     return torch.split(coils, max(BLOCK // image.numel(), 1), dim=-3)
 
@@ -305,13 +304,13 @@ def _add_adjoint(total: Tensor, S_conj: Tensor, coil_images: Tensor) -> None:
 
 
 def _images(x: Tensor) -> Tensor:
-    """Images of any form as complex ``(B, M, H, W)``."""
+    """Real or complex images as complex ``(B, M, H, W)``."""
     image = to_complex(x)
     return image[:, None] if image.ndim == 3 else image
 
 
 def _in_form(images: Tensor, like: Tensor) -> Tensor:
-    """Complex ``(B, M, H, W)`` in the form of ``like``: channels, or complex."""
+    """Complex ``(B, M, H, W)`` as real channels or complex images, as ``like`` is."""
     if not like.is_complex():
         return to_channels(images)
     return images[:, 0] if images.shape[1] == 1 else images

@@ -185,7 +185,7 @@ class NetworkPrior(nn.Module):
 
 
 def padding_of(network: object) -> str:
-    """How images for ``network`` are padded: "replicate" if it says so, else "reflect"."""
+    """Padding of images for ``network``: its own attribute if "replicate", else "reflect"."""
     padding = getattr(network, "padding", None)
     return padding if padding == "replicate" else "reflect"
 

@@ -14,6 +14,11 @@ from pnpcm.errors import ArgumentError
 from pnpcm.rng import per_image, randn
 from pnpcm.schedules import karras
 
+PURE_NOISE = 5.0
+"""Lowest sigma_max from which images can be drawn, for values in [-1, 1] (standard deviation 0.5).
+
+There the image is 1 % of the variance; shipped priors, EDM and DDPM networks reach 80 and more."""
+
 
 @torch.no_grad()
 def heun_sample(
@@ -24,6 +29,7 @@ def heun_sample(
     ``n_steps`` levels of the Karras grid, then 0: 2 n_steps − 1 evaluations, no churn. Karras et
     al. (2022), algorithm 1.
     """
+    _check_reach(prior)
     sigmas = (*karras(n_steps, prior.sigma_min, prior.sigma_max), 0.0)
     x = sigmas[0] * _noise(shape, per_image(generator, shape[0]), prior)
     for t, t2 in pairwise(sigmas):
@@ -50,6 +56,7 @@ def consistency_sample(
     σ_max; None: ``n_steps`` of them, at equal distances in the Karras parameter.
     Song et al. (2023), algorithm 1.
     """
+    _check_reach(prior)
     if sigmas is None:
         sigmas = karras(n_steps + 1, prior.sigma_min, prior.sigma_max)[:-1]
     if not sigmas or any(a <= b for a, b in pairwise(sigmas)):
@@ -61,6 +68,23 @@ def consistency_sample(
             x = x + math.sqrt(max(sigma**2 - prior.sigma_min**2, 0.0)) * _noise(shape, each, prior)
         x = prior(x, sigma).clamp(*prior.value_range)
     return x
+
+
+def reaches_noise(prior: Prior) -> bool:
+    """Whether the levels of the prior reach pure noise, from which images can be drawn."""
+    low, high = prior.value_range
+    return prior.sigma_max >= PURE_NOISE * (high - low) / 2
+
+
+def _check_reach(prior: Prior) -> None:
+    low, high = prior.value_range
+    if not reaches_noise(prior):
+        raise ArgumentError(
+            f"prior {type(prior).__name__} was trained for sigma {prior.sigma_min:.3g} … "
+            f"{prior.sigma_max:.3g} (images in [{low:g}, {high:g}]), not up to pure noise, and "
+            "cannot be sampled; such denoisers serve for restoration, e.g. with the methods dpir "
+            "and pnp-admm"
+        )
 
 
 def _noise(shape: Sequence[int], each: Sequence[torch.Generator], prior: Prior) -> Tensor:

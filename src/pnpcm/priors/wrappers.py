@@ -212,12 +212,12 @@ class GreyPrior(WrappedPrior):
 
 
 class SetsPrior(WrappedPrior):
-    r"""M images side by side in the channels, (B, M C, H, W), through a ``prior`` for C channels.
+    r"""A ``prior`` for C channels, evaluated on each of M images in the channels (B, M C, H, W).
 
     .. math:: f(x_1, \dots, x_M; \sigma) = \big(\text{prior}(x_1, \sigma), \dots,
               \text{prior}(x_M, \sigma)\big)
 
-    For MRI with M > 1 sets of coil maps, where the operator sees one complex image per set. All
+    For MRI with M > 1 sets of coil maps, where the operator has one complex image per set. All
     M B images are evaluated as one batch; ``nfe`` counts that as one evaluation.
 
     >>> PnPCM(with_sets(prior, operator.map_sets), config)(y, operator, generator=g)
@@ -237,8 +237,8 @@ class SetsPrior(WrappedPrior):
                 f"x has {channels} channels, which {self.sets} sets cannot share equally; "
                 "give (B, sets · channels, H, W)"
             )
-        if isinstance(sigma, Tensor) and sigma.numel() > 1:  # the level of an image is that of
-            sigma = levels(sigma, x).repeat_interleave(self.sets)  # each of its sets
+        if isinstance(sigma, Tensor) and sigma.numel() > 1:  # one level for all sets of an image
+            sigma = levels(sigma, x).repeat_interleave(self.sets)
         parts = x.reshape(batch * self.sets, channels // self.sets, height, width)
         return self.prior(parts, sigma).reshape(x.shape)
 

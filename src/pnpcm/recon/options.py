@@ -13,9 +13,11 @@ from typing import Any
 
 import torch
 
+from pnpcm.arguments import check_name
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.solvers import SOLVERS
+from pnpcm.solvers.config import RULES
 
 AIMS = {"fidelity": 0.0, "perception": 1.0}
 TILE = 768
@@ -31,8 +33,10 @@ class Options:
     "perception", a sample with detail (consistency model, injected noise), or a number from 0 to 1
     between them, which scales the injected noise. ``sigma_y``: noise of y on the [0, 1] scale.
     ``steps``, ``preset``, ``settings``: parameters of the solver; the others come from a preset, a
-    tuned row or the rule. ``samples``: number of independent reconstructions, of which mean and
-    standard deviation are computed. ``tile``: side of the square tiles on which the prior is
+    tuned row or the rule. ``step_rule``: how a preset is changed to ``steps``, "ends" (default: its
+    first and last levels stay) or "released" (the paper's presets: as in the released code, see
+    ``PnPCMConfig.with_steps``). ``samples``: number of independent reconstructions, of which mean
+    and standard deviation are computed. ``tile``: side of the square tiles on which the prior is
     evaluated in large images, ``halo``: their overlap in pixels (None: the receptive field of the
     network). ``batch``: number of slices of a scan solved at once.
     """
@@ -42,6 +46,7 @@ class Options:
     aim: str | float = "fidelity"
     sigma_y: float | None = None
     steps: int | None = None
+    step_rule: str | None = None
     preset: str | Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     samples: int = 1
@@ -66,6 +71,13 @@ class Options:
             value = getattr(self, name)
             if value is not None and (value != int(value) or value < least):
                 raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value}")
+        if self.step_rule is not None:
+            check_name("step_rule", self.step_rule, RULES)
+            if self.steps is None or self.preset is None:
+                raise ArgumentError(
+                    f"step_rule is {self.step_rule!r}, but it changes the number of steps of a "
+                    "preset; give steps and preset as well"
+                )
         if self.preset is not None and self.method not in (None, "pnp-cm"):
             raise ArgumentError(
                 f"preset is {str(self.preset)!r}, but presets belong to the method pnp-cm, not to "

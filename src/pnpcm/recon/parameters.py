@@ -29,7 +29,7 @@ LINEAR = ("inpainting", "superresolution", *BLURS)
 LEAST_INJECTION = 0.5
 """Noise scale above which a preset injects enough noise for samples and for perception."""
 INJECTED = 0.5
-"""Injected noise for perception, relative to the level that the preset tells the prior."""
+"""Injected noise for perception, relative to the level at which the preset evaluates the prior."""
 TUNED_FOR = {
     "superresolution": ("superres-4",),
     "gaussian-blur": ("deblur-gauss",),
@@ -91,7 +91,7 @@ def choose_numbers(
 
 def _pnp_cm(task: Task, problem: Problem, prior: str, sigma_y: float, options: Options) -> Numbered:
     if options.preset is not None:
-        found = _given(options.preset, options.steps)
+        found = _given(task, problem, options)
     else:
         exact = _exact(task, problem, prior, sigma_y, options)
         found = exact or _ruled(task, problem, prior, sigma_y, options)
@@ -121,14 +121,46 @@ def with_injection(config: PnPCMConfig, share: float) -> PnPCMConfig:
     )
 
 
-def _given(preset: str | Path, steps: int | None) -> Numbered:
+def _given(task: Task, problem: Problem, options: Options) -> Numbered:
+    preset, steps = cast(str | Path, options.preset), options.steps
     if isinstance(preset, str) and preset in PRESETS:
         row, name = PRESETS[preset], f"preset {preset}"
     elif Path(preset).suffix == ".json":
         row, name = load_preset(Path(preset)), f"preset file {preset}"
     else:
         row, name = PRESETS[str(preset)], ""  # raises, with the nearest name
-    return Numbered(row.solver if steps is None else row.solver.with_steps(steps), name)
+    _check_reference(row, name, task, problem)
+    if steps is None:
+        return Numbered(row.solver, name)
+    if options.step_rule == "released":
+        if row.solver.family != "ddpm":
+            raise ArgumentError(
+                f"step_rule is 'released', which is the paper's, but {name} has a schedule of "
+                f"family {row.solver.family!r}; leave step_rule out"
+            )
+        name = f"{name}, with the released code's schedule of {steps} steps"
+    return Numbered(row.solver.with_steps(steps, rule=options.step_rule or "ends"), name)
+
+
+def _check_reference(row: Preset, name: str, task: Task, problem: Problem) -> None:
+    """Refuse a preset of the released code's operator for any other operator."""
+
+    def holds(key: str) -> bool:
+        own = task.options.get(key, getattr(problem.operator, key, None))
+        return bool(own == row.reference[key])
+
+    if not row.reference or (row.operator == task.operator_name and all(map(holds, row.reference))):
+        return
+    if row.operator != task.operator_name:
+        raise ArgumentError(
+            f"{name} is for the released code's {row.operator}, which does not exist for the task "
+            f"{task.name} ({type(problem.operator).__name__}); choose a preset of this task"
+        )
+    flag = "--kernel-wizard FILE" if "network" in row.reference else "--reference-operator"
+    raise ArgumentError(
+        f"{name} is for the released code's {row.operator}, this is another one; simulate or "
+        f"restore with {flag}, or use {name.removesuffix('-reference')} without -reference"
+    )
 
 
 def _exact(

@@ -83,6 +83,7 @@ def restore_with(
         result, drawn = run(
             planned, problem.y, problem.operator, seeds, at_once=count, callback=callback
         )
+        notes += result.notes
     with timed(seconds, "check"):
         first = drawn[:, 0] if options.samples > 1 else drawn[0]
         if traits.signs:

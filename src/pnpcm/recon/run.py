@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -27,9 +28,11 @@ def run(
 ) -> tuple[Result, Tensor]:
     """The last result, and all samples ``(K, B, …)``; ``seeds[k][b]``: seed of sample k, image b.
 
-    ``at_once``: number of samples of a single image that the solver computes as one batch.
+    ``at_once``: number of samples of a single image that the solver computes as one batch. The
+    notes of the result are those of all samples, each once.
     """
     solver, found = SOLVERS[plan.method](plan.prior, plan.config), []
+    notes: dict[str, None] = {}
     together = at_once if len(y) == 1 else 1
     for first in range(0, len(seeds), together):
         some = [seed for row in seeds[first : first + together] for seed in row]
@@ -39,7 +42,8 @@ def run(
             start = plan.start_scale * cast(LinearOperator, operator).A_adjoint(each)
         result = solver(each, operator, generator=generators(some), x_init=start, callback=callback)
         found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
-    return result, torch.cat(found)
+        notes |= dict.fromkeys(result.notes)
+    return replace(result, notes=tuple(notes)), torch.cat(found)
 
 
 @contextmanager

@@ -276,6 +276,7 @@ def _volume(
     callback: Callable[[int], None] | None,
 ) -> Volume:
     options = planned.plan.options
+    run_notes: dict[str, None] = {}
     pages: dict[int, Page] = {}
     misfits: list[Misfit] = []
     probe = torch.empty(0)
@@ -289,7 +290,9 @@ def _volume(
                 drawn = solve(part, seeds)
             else:  # a prior for as many images as there are sets of coil maps
                 prior = planned.plan.prior and with_sets(planned.plan.prior, part.operator.map_sets)
-                drawn = run(replace(planned.plan, prior=prior), part.y, part.operator, seeds)[1]
+                plan = replace(planned.plan, prior=prior)
+                result, drawn = run(plan, part.y, part.operator, seeds)
+                run_notes |= dict.fromkeys(result.notes)
         with timed(seconds, "check"):
             std = part.noise_std
             if options.sigma_y is not None:
@@ -303,7 +306,7 @@ def _volume(
         if callback is not None:
             callback(len(pages))
     empty = [i for i in planned.slices if i not in pages]
-    notes = [*planned.scan.notes, *planned.plan.notes, *planned.preparation.notes]
+    notes = [*planned.scan.notes, *planned.plan.notes, *planned.preparation.notes, *run_notes]
     if empty:
         notes.append(f"slices without signal, left empty: {', '.join(map(str, empty))}")
     warnings = [*planned.warnings, *planned.preparation.warnings]

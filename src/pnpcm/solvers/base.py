@@ -175,7 +175,8 @@ class SolverBase(ABC, Generic[ConfigT]):
                 x = (x + 1) * ((high - low) / 2) + low
             nfe, vjps = (0, 0) if prior is None else (prior.nfe, prior.vjps)
             residuals = torch.stack(run.residuals) if run.residuals else x.new_zeros(0, len(x))
-            return Result(x, nfe, vjps, time.perf_counter() - start, residuals)
+            notes = () if prior is None or prior.note is None else (prior.note,)
+            return Result(x, nfe, vjps, time.perf_counter() - start, residuals, notes)
 
 
 # reasons to refuse -------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pnpcm.errors import MissingExtraError
 from pnpcm.io.files import Picture, save_picture, stack, strip, write_atomically
 from pnpcm.priors.checkpoint import NetPrior
 from pnpcm.priors.controlled import ControlledModel
-from pnpcm.priors.generate import consistency_sample, heun_sample
+from pnpcm.priors.generate import consistency_sample, heun_sample, reaches_noise
 from pnpcm.rng import generators, randn_like
 
 
@@ -40,7 +40,12 @@ def save_curve(log: Path, path: Path) -> None:
 
 
 def save_samples(prior: NetPrior, size: int, n_steps: int, out: Path, *, columns: int = 8) -> None:
-    """``samples.png``: a denoiser by Heun's method, a consistency model in 1, 2 and 4 steps."""
+    """``samples.png``: a denoiser by Heun's method, a consistency model in 1, 2 and 4 steps.
+
+    Nothing is written for a prior whose levels do not reach pure noise.
+    """
+    if not reaches_noise(prior):
+        return
     channels = getattr(prior.network, "in_channels", 3)
     shape, rows = (columns, channels, size, size), []
     if prior.kind == "consistency":

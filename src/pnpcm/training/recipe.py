@@ -18,6 +18,7 @@ from typing import Any
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
 from pnpcm.networks import UNetConfig
+from pnpcm.priors.base import check_c_noise
 from pnpcm.training.data import SourceConfig
 from pnpcm.training.losses import LOSSES
 from pnpcm.training.step import Loss
@@ -66,13 +67,17 @@ class OptimizerConfig(Config):
 
 @dataclass(frozen=True)
 class PriorConfig(Config):
-    """Scalings and range of the trained prior."""
+    """Scalings and range of the trained prior. ``c_noise``: noise input of its network."""
 
     sigma_data: float = 0.5
     sigma_min: float = 0.002
     sigma_max: float = 80.0
     value_range: tuple[float, float] = (-1.0, 1.0)
     any_size: bool = False
+    c_noise: str = "openai"
+
+    def __post_init__(self) -> None:
+        check_c_noise(self.c_noise)
 
 
 @dataclass(frozen=True)

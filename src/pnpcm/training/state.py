@@ -21,6 +21,7 @@ from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
 from pnpcm.places import existing
 from pnpcm.priors import ConsistencyModel, DiffusionModel
+from pnpcm.priors.base import C_NOISE
 from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
 from pnpcm.priors.controlled import ControlledModel
 from pnpcm.training.cosign_loss import CosignLoss
@@ -59,7 +60,23 @@ def load_weights(path: Path, recipe: Recipe) -> NetPrior:
             f"{path} has sigma_data {prior.sigma_data}, the recipe {recipe.prior.sigma_data}; "
             "set prior.sigma_data to the former"
         )
+    if prior.c_noise != recipe.prior.c_noise:
+        wanted = recipe.prior.c_noise
+        if prior.c_noise is None:
+            raise CheckpointError(
+                f"{path} is of kind {prior.kind!r}: its network takes an index in the DDPM table, "
+                f"that of the recipe c_noise {wanted!r}; start from a file of kind edm or "
+                "consistency"
+            )
+        raise CheckpointError(
+            f"{path} has c_noise {prior.c_noise!r} ({_factor(prior.c_noise)} ln σ), the recipe "
+            f"{wanted!r} ({_factor(wanted)} ln σ); set prior.c_noise to the former"
+        )
     return prior
+
+
+def _factor(c_noise: str) -> str:
+    return f"{C_NOISE[c_noise]:g}"
 
 
 def copy_weights(prior: NetPrior, network: UNet) -> None:
@@ -201,7 +218,9 @@ class TrainState:
     def load(self, path: Path) -> None:
         """Load the state in ``path``, which must be of the same recipe."""
         content = torch.load(path, map_location="cpu", weights_only=True)
-        old, new = json.loads(content["recipe"]), json.loads(json.dumps(self.recipe.to_dict()))
+        # through Recipe: a field that did not exist then has its default
+        old = Recipe.from_dict(json.loads(content["recipe"])).to_dict()
+        old, new = (json.loads(json.dumps(r)) for r in (old, self.recipe.to_dict()))
         changed = [key for key in new if key not in FREE and old.get(key) != new[key]]
         if changed:
             raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Raw MRI files of five kinds, all opened as a :class:`pnpcm.mri.scan.Scan`."""
+"""Readers of five raw data formats, which return a :class:`pnpcm.mri.scan.Scan`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_scan(
 ) -> Scan:
     """Open a raw data file: fastMRI, ISMRMRD, BART, or arrays in ``.npz`` or ``.mat``.
 
-    ``contrast``, ``repetition``, ``set``, ``phase`` choose where a file holds several of them.
-    ``format``: a row of ``READERS``; None looks at the suffix and, in HDF5, at the content.
+    ``contrast``, ``repetition``, ``set``, ``phase``: index to read, if the file has several.
+    ``format``: a row of ``READERS``; None: from the suffix and, for HDF5, from the content.
     """
     path = Path(path)
     choice = {"contrast": contrast, "repetition": repetition, "set": set, "phase": phase}
@@ -59,17 +59,17 @@ def _format_of(path: Path) -> str:
         return "cfl"
     known = ", ".join((*HDF5_SUFFIXES, *SUFFIXES))
     raise ArgumentError(
-        f"path is {path}, whose suffix {suffix!r} is no raw data we know; expected one of {known}: "
-        f"rename or convert it, or name its format, one of {', '.join(READERS)}"
+        f"path is {path}, whose suffix {suffix!r} is not that of a raw data format; expected one "
+        f"of {known}: rename or convert it, or give its format, one of {', '.join(READERS)}"
     )
 
 
 def _hdf5_format(path: Path) -> str:
-    """Whether an HDF5 file is fastMRI's or ISMRMRD's."""
+    """The format of an HDF5 file: fastMRI or ISMRMRD."""
     h5py = library("h5py", f"{path.suffix} files")
     if not h5py.is_hdf5(path):
         raise ArgumentError(
-            f"{path} is not HDF5 inside; expected fastMRI or ISMRMRD in HDF5: copy it again, or "
+            f"{path} is not an HDF5 file; expected fastMRI or ISMRMRD in HDF5: copy it again, or "
             f"convert a stream with ismrmrd_stream_to_hdf5"
         )
     with reading(path, "HDF5"), h5py.File(path, "r") as file:
@@ -81,7 +81,7 @@ def _hdf5_format(path: Path) -> str:
         found = ", ".join(file) or "nothing"
     raise ArgumentError(
         f"{path} holds {found}; expected kspace (fastMRI) or a group with 'xml' and 'data' "
-        f"(ISMRMRD): rename its arrays, or name its format, one of {', '.join(READERS)}"
+        f"(ISMRMRD): rename its arrays, or give its format, one of {', '.join(READERS)}"
     )
 
 

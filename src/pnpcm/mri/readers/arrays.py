@@ -1,4 +1,4 @@
-"""``.npz`` and ``.mat`` files with ``kspace``, and perhaps ``mask`` and coil maps, by name.
+"""``.npz`` and ``.mat`` files with the array ``kspace``, optionally ``mask`` and coil maps.
 
 ``kspace`` is complex (coils, H, W) or (slices, coils, H, W), as in the authors' own files.
 """
@@ -34,7 +34,7 @@ NAMES = ("kspace", "mask", *MAPS)
 
 
 def read_npz(path: Path, choice: Choice) -> Scan:
-    """Open NumPy's archive; pickled objects are never loaded."""
+    """Open a NumPy archive; pickled objects are never loaded."""
     only_first(path, choice)
     with reading(path, "NumPy's .npz"), path.open("rb") as stream:
         file = np.load(stream, allow_pickle=False)
@@ -45,7 +45,7 @@ def read_npz(path: Path, choice: Choice) -> Scan:
 
 
 def read_mat(path: Path, choice: Choice) -> Scan:
-    """Open a MATLAB file, version 7.3 (which is HDF5) or older."""
+    """Open a MATLAB file of version 7.3 (HDF5) or older."""
     only_first(path, choice)
     with path.open("rb") as file:
         is_hdf5 = file.read(128).startswith((b"MATLAB 7.3", b"\x89HDF"))
@@ -101,7 +101,7 @@ def _scan(path: Path, format: str, arrays: dict[str, Array], names: list[str]) -
 def _coil_maps(
     path: Path, arrays: dict[str, Array], shape: tuple[int, ...]
 ) -> Callable[[int], Tensor] | None:
-    """Coil maps of each slice, from one set for all of them or one per slice."""
+    """Coil maps of a slice, from an array for all slices or for each."""
     name = next((name for name in MAPS if name in arrays), None)
     if name is None:
         return None
@@ -120,7 +120,7 @@ def _coil_maps(
 
 
 def _untransposed(values: Array) -> Array:
-    """MATLAB's array as it was: axes reversed, complex numbers from their two fields."""
+    """An array of a 7.3 file with its axes in MATLAB's order and as complex numbers."""
     if values.dtype.names == ("real", "imag"):
         values = values["real"] + 1j * values["imag"]
     return values.T

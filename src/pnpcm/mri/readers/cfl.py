@@ -1,4 +1,4 @@
-"""BART's ``.cfl`` with its ``.hdr``: complex64 in column-major order, dimensions in a text.
+"""BART's ``.cfl`` and ``.hdr`` files: complex64 in column-major order, sizes in a text file.
 
 Dimensions 0, 1, 2 are readout, phase and partitions, 3 the coils, 13 the slices.
 """
@@ -34,10 +34,10 @@ CHOSEN = {5: "contrast", 10: "repetition", 11: "phase"}  # BART's TE, TIME and T
 
 
 def read_cfl(path: Path, choice: Choice) -> Scan:
-    """Open a pair of files by the name of either, or by the name without suffix.
+    """Open a pair of files, given either of them or their name without suffix.
 
-    Dimension 2 is a partition axis and is transformed to slices, except that with one readout
-    sample it is the second phase axis of a 2-D k-space, as in BART's own examples.
+    Dimension 2 is the partition axis and is transformed to slices. If there is only one readout
+    sample, it is the second phase axis of a 2-D k-space, as in BART's examples.
     """
     data = _mapped(path)
     only_first(path, {name: n for name, n in choice.items() if name not in CHOSEN.values()})
@@ -103,7 +103,7 @@ def write_cfl(path: str | Path, array: Array | Tensor) -> None:
 
 
 def _base(path: Path, suffix: str) -> Path:
-    """The file of the pair with that suffix; other dots belong to the name."""
+    """The file of the pair with this suffix; other dots are part of the name."""
     name = path.stem if path.suffix in (".cfl", ".hdr") else path.name
     return path.with_name(name + suffix)
 
@@ -113,7 +113,7 @@ def _write_bytes(path: Path, content: bytes) -> None:
 
 
 def _mapped(path: Path) -> Array:
-    """The data, 16 dimensions, as a view of the file."""
+    """The data as an array of 16 dimensions, mapped from the file."""
     header, data = existing(_base(path, ".hdr")), existing(_base(path, ".cfl"))
     with reading(header, "a BART header"):
         text = header.read_text(encoding="utf-8").splitlines()
@@ -128,8 +128,8 @@ def _mapped(path: Path) -> Array:
     expected = 8 * math.prod(sizes)
     if data.stat().st_size != expected:
         raise ArgumentError(
-            f"{data} has {data.stat().st_size} bytes, but {header.name} says {words}, "
-            f"that is {expected}; copy both files again"
+            f"{data} has {data.stat().st_size} bytes, but the sizes {' '.join(words)} in "
+            f"{header.name} need {expected}; copy both files again"
         )
     with reading(data, FORMAT):
         mapped: Array = np.memmap(

@@ -1,5 +1,6 @@
-"""fastMRI ``.h5`` (Zbontar et al. 2018): ``kspace`` (slices, coils, readout, phase), or without
-the coil axis, the scanner's header, and often the reference image and a mask.
+"""fastMRI ``.h5`` (Zbontar et al. 2018): k-space, ISMRMRD header, often reference and mask.
+
+``kspace`` is (slices, coils, readout, phase), or (slices, readout, phase) for a single coil.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ LAYOUTS = {3: "(slices, readout, phase)", 4: "(slices, coils, readout, phase)"}
 def read_fastmri(path: Path, choice: Choice) -> Scan:
     """Open a fastMRI file; slices are read one by one.
 
-    Readout oversampling is removed; the phase axis keeps its full width. ``crop`` is the
-    header's image, else the reference's size.
+    Readout oversampling is removed; the phase axis keeps its full width. ``crop`` is the image
+    size in the header, or that of the reference image if there is no header.
     """
     only_first(path, choice)
     h5py = library("h5py", "fastMRI files")
@@ -90,7 +91,7 @@ def read_fastmri(path: Path, choice: Choice) -> Scan:
 
 
 def _header(file: Any, path: Path) -> tuple[Header, list[str]]:
-    """The header, or an empty one with a note of why."""
+    """The header; if there is none, an empty one and a note with the reason."""
     without = "readout oversampling, voxel sizes and padding are unknown"
     if "ismrmrd_header" not in file:
         return Header(), [f"the file has no ismrmrd_header: {without}"]
@@ -101,7 +102,7 @@ def _header(file: Any, path: Path) -> tuple[Header, list[str]]:
 
 
 def _target_name(file: Any, *, single: bool) -> str | None:
-    """The reference image: of the emulated single coil if the k-space is of one."""
+    """Name of the reference image; for single-coil k-space preferably of the emulated coil."""
     names = ["reconstruction_rss", "reconstruction_esc"]
     for name in reversed(names) if single else names:
         if name in file and file[name].ndim == 3 and len(file[name]) == len(file["kspace"]):

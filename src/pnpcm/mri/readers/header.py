@@ -1,4 +1,4 @@
-"""The ISMRMRD header, an XML text that fastMRI files carry too: what a reader needs of it."""
+"""The ISMRMRD header, an XML text that fastMRI files contain too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Limit:
-    """Range of a counter of lines, and the value of it that lies at zero frequency."""
+    """Range of the counter of lines or partitions, and its value at zero frequency."""
 
     minimum: int
     centre: int
@@ -32,7 +32,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Header:
-    """``encoded``: the grid that was measured; ``recon``: the image that is wanted."""
+    """``encoded``: the measured grid; ``recon``: the grid of the scanner's image."""
 
     encoded: Space | None = None
     recon: Space | None = None
@@ -43,16 +43,16 @@ class Header:
     vendor: str = ""
 
     def kept(self, axis: int, n: int) -> int:
-        """How many of ``n`` samples along an image axis lie inside the wanted field of view."""
+        """Number of the ``n`` pixels of an image axis inside the field of view of ``recon``."""
         if self.encoded is None or self.recon is None:
             return n
         whole, part = self.encoded.fov[axis], self.recon.fov[axis]
         return max(1, round(n * part / whole)) if 0 < part < whole else n
 
     def voxel(self, readout: int, phase: int) -> Vector | None:
-        """Millimetres of a pixel, for an image of all ``readout`` × ``phase`` samples.
+        """Voxel size in mm of an image of all ``readout`` × ``phase`` samples.
 
-        The same as ``recon.fov / recon.matrix`` unless the scanner interpolates, which we do not.
+        Equal to ``recon.fov / recon.matrix`` unless the scanner interpolates its image.
         """
         space = self.encoded or self.recon
         if space is None or min(space.fov[:2]) <= 0:
@@ -65,7 +65,7 @@ class Header:
 
 
 def parse_header(text: str | bytes, path: Path) -> Header:
-    """Read the first encoding of a header, whatever its namespace."""
+    """The first encoding of a header, in any XML namespace."""
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError) as error:
@@ -87,7 +87,7 @@ def parse_header(text: str | bytes, path: Path) -> Header:
 
 
 def limit_notes(lines: Limit | None, width: int) -> list[str]:
-    """Sentences on lines at the edges that the header says were never acquired."""
+    """Notes on lines at the edges that were not acquired according to the header."""
     if lines is None:
         return []
     first = max(0, width // 2 - lines.centre + lines.minimum)
@@ -96,7 +96,7 @@ def limit_notes(lines: Limit | None, width: int) -> list[str]:
         return []
     gaps = [(0, first - 1)] * (first > 0) + [(last + 1, width - 1)] * (last < width - 1)
     names = " and ".join(f"{a}–{b}" if a < b else f"{a}" for a, b in gaps)
-    notes = [f"phase lines {names} were never acquired (zero padding)"]
+    notes = [f"phase lines {names} were not acquired (zero padding)"]
     fraction = partial_fourier(first, last, width)
     if fraction is not None:
         before, after = width // 2 - first, last - width // 2
@@ -108,7 +108,7 @@ def limit_notes(lines: Limit | None, width: int) -> list[str]:
 
 
 def voxel_notes(header: Header, voxel: Vector) -> list[str]:
-    """A sentence where the scanner would have interpolated to other pixels than ours."""
+    """A note if the scanner interpolates its image to another pixel size."""
     if header.recon is None or min(header.recon.fov[:2]) <= 0:
         return []
     theirs = [f / n for f, n in zip(header.recon.fov[:2], header.recon.matrix[:2], strict=True)]
@@ -121,12 +121,12 @@ def voxel_notes(header: Header, voxel: Vector) -> list[str]:
 
 
 def unoriented(header: Header, readout: int, width: int) -> tuple[Geometry, list[str]]:
-    """Geometry of a file that has voxel sizes at most."""
+    """Geometry of a file without orientation and position, and notes."""
     voxel = header.voxel(readout, width)
     if voxel is None:
         return Geometry(), []
     sizes = " × ".join(f"{v:.3g}" for v in voxel)
-    notes = [f"voxels are {sizes} mm; the file tells neither orientation nor position"]
+    notes = [f"voxels are {sizes} mm; the file contains neither orientation nor position"]
     return Geometry(voxel=voxel), notes + voxel_notes(header, voxel)
 
 

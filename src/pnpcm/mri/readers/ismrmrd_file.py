@@ -1,7 +1,7 @@
 """ISMRMRD ``.h5`` and ``.mrd`` (Inati et al. 2017): Cartesian lines, each with its own header.
 
-Line ``encode_step_1`` lands on column W//2 + step − centre, sample j of it on row
-N//2 + j − ``center_sample``: whatever a partial echo or partial Fourier leaves out stays zero.
+A line with counter ``encode_step_1`` is column W//2 + step − centre, its sample j is row
+N//2 + j − ``center_sample``. Samples missing in a partial echo or partial Fourier scan are zero.
 Reversed lines are flipped first; ``center_sample`` counts in the flipped line.
 """
 
@@ -102,7 +102,7 @@ COUNTERS = ("contrast", "repetition", "set", "phase")
 
 @dataclass(frozen=True)
 class Raw:
-    """The open questions of a file answered: which group, its header, and every line's header."""
+    """An opened file: its group, its header, and the header of each line."""
 
     path: Path
     group: str
@@ -137,7 +137,7 @@ def read_ismrmrd(path: Path, choice: Choice) -> Scan:
         notes.append(f"3-D: {partitions} partitions transformed to {slab} slices")
     mask = grid.mask()
     if mask is None:
-        notes.append("slices were sampled differently; the mask of each follows from its zeros")
+        notes.append("slices were sampled differently; the mask of each is inferred from its zeros")
     n_coils = int(raw.heads["active_channels"][lines[0]])
     noise, noise_notes = _noise(raw, grid, n_coils)
 
@@ -170,7 +170,7 @@ def read_ismrmrd(path: Path, choice: Choice) -> Scan:
 
 
 def _open(path: Path) -> Raw:
-    """Find header and acquisitions; refuse what is not Cartesian."""
+    """Read the headers of a file; an error if it is not Cartesian."""
     ismrmrd = library("ismrmrd", "ISMRMRD files")
     with reading(path, FORMAT), ismrmrd.File(str(path), "r") as file:
         groups = [name for name in file if {"xml", "data"} <= set(file[name].keys())]
@@ -212,10 +212,10 @@ def _assemble(raw: Raw, grid: Lines, number: int) -> Tensor:
 
 
 def _noise(raw: Raw, grid: Lines, n_coils: int) -> tuple[Tensor | None, list[str]]:
-    """Noise lines ``(coils, samples)``, with the standard deviation of the imaging lines.
+    """Noise samples ``(coils, samples)``, scaled to the standard deviation of the imaging lines.
 
-    It grows with the root of the bandwidth and falls with that of the number of averages, so
-    samples are multiplied by √(dwell / (dwell_image · averages)).
+    It is proportional to √(bandwidth / averages), so that the samples are multiplied by
+    √(dwell / (dwell_image · averages)).
     """
     heads = raw.heads
     rows = np.flatnonzero((heads["flags"] & NOISE) != 0)

@@ -1,4 +1,4 @@
-"""ISMRMRD acquisitions on a Cartesian grid: which lines count, and where each of them goes."""
+"""ISMRMRD acquisitions on a Cartesian grid: the imaging lines and the position of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ASIDE = {
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines that make the image: ``rows`` in the file and where each goes on the grid."""
+    """The imaging lines: ``rows`` in the file, and the position of each on the grid."""
 
     shape: tuple[int, int, int]  # readout, phase, partitions
     rows: Array
@@ -36,12 +36,12 @@ class Lines:
     partition: Array
 
     def repeats(self) -> float:
-        """How often a line was measured, in the median."""
+        """Median of the number of times that a line was measured."""
         places = np.stack([self.slice, self.column, self.partition])
         return float(np.median(np.unique(places, axis=1, return_counts=True)[1]))
 
     def mask(self) -> Tensor | None:
-        """Boolean ``(W,)`` of the measured columns; None where slices differ."""
+        """Boolean ``(W,)`` of the measured columns; None if slices differ."""
         masks = []
         for number in np.unique(self.slice):
             mask = np.zeros(self.shape[1], dtype=bool)
@@ -52,7 +52,7 @@ class Lines:
 
 
 def imaging_lines(path: Path, header: Header, heads: Array) -> tuple[Array, list[str]]:
-    """Rows of the acquisitions that make the image, and notes on those that do not."""
+    """Rows of the imaging acquisitions in the file, and notes on the others."""
     flags, notes = heads["flags"], []
     aside = (flags & NOISE) != 0
     for name, bits in ASIDE.items():
@@ -78,7 +78,7 @@ def imaging_lines(path: Path, header: Header, heads: Array) -> tuple[Array, list
 
 
 def place(path: Path, header: Header, heads: Array, rows: Array) -> tuple[Lines, list[str]]:
-    """The grid of the header and every line's place on it."""
+    """The grid of the header with the position of every line, and notes."""
     assert header.encoded is not None  # checked when the file was opened
     n_x, width, depth = header.encoded.matrix
     coils = np.unique(heads["active_channels"][rows])
@@ -90,19 +90,19 @@ def place(path: Path, header: Header, heads: Array, rows: Array) -> tuple[Lines,
     notes = []
     samples = int(heads["number_of_samples"][rows].max())
     if samples > n_x:
-        notes.append(f"lines have {samples} samples where the header says {n_x}; all were kept")
+        notes.append(f"lines have {samples} samples, but {n_x} in the header; all were kept")
     readout = max(samples, n_x)
     first = heads[rows[0]]
     used = int(first["number_of_samples"]) - int(first["discard_pre"]) - int(first["discard_post"])
     if used < readout:
         notes.append(f"partial echo: {used} of {readout} readout samples were acquired")
     if not heads["center_sample"][rows].all():
-        notes.append("lines without center_sample were taken to have it in their middle")
+        notes.append("lines without center_sample: their middle is used as the centre")
     steps = heads["idx"]
     if not steps["kspace_encode_step_2"][rows].any() and not (
         header.partitions and header.partitions.maximum
     ):
-        depth = 1  # slices, whatever their number in the header's matrix
+        depth = 1  # slices; some headers store their number in the matrix
     column = _placed(path, "kspace_encode_step_1", steps, rows, header.lines, width, notes)
     partition = _placed(path, "kspace_encode_step_2", steps, rows, header.partitions, depth, notes)
     slice_ = steps["slice"][rows].astype(int)
@@ -132,28 +132,28 @@ def on_readout(head: Any, data: Array, readout: int) -> tuple[int, Array]:
 def _placed(
     path: Path, name: str, steps: Array, rows: Array, limit: Limit | None, n: int, notes: list[str]
 ) -> Array:
-    """Index on an axis of length n of every line: the header's centre goes to n//2."""
+    """Index of every line on an axis of length n; the header's centre becomes n//2."""
     counter = steps[name][rows].astype(int)
     if n == 1 and not counter.any():
         return counter
     if limit is None:
-        notes.append(f"the header has no limits of {name}; its centre was taken to be {n // 2}")
+        notes.append(f"the header has no limits of {name}; {n // 2} is used as its centre")
     index: Array = counter + n // 2 - (limit.centre if limit else n // 2)
     if index.min() < 0 or index.max() >= n:
         raise ArgumentError(
-            f"{name} of {path} runs from {counter.min()} to {counter.max()}, with its centre at "
-            f"{limit.centre if limit else n // 2} that leaves the {n} lines of the encodedSpace; "
+            f"{name} of {path} is {counter.min()} … {counter.max()} with its centre at "
+            f"{limit.centre if limit else n // 2}, beyond the {n} lines of the encodedSpace; "
             f"correct matrixSize or encodingLimits in the header"
         )
     return index
 
 
 def _check_partitions(path: Path, grid: Lines) -> None:
-    """A slab can be cut into slices if no line skips partitions, which would alias slices."""
+    """Refuse several slabs, and gaps between partitions, which would alias slices."""
     if len(np.unique(grid.slice)) > 1:
         raise ArgumentError(
             f"{path} holds {len(np.unique(grid.slice))} 3-D slabs; expected one: save each slab "
-            f"in a file of its own"
+            f"to its own file"
         )
     seen = np.zeros(grid.shape[1:], dtype=bool)
     seen[grid.column, grid.partition] = True
@@ -161,10 +161,10 @@ def _check_partitions(path: Path, grid: Lines) -> None:
 
 
 def check_unbroken(path: Path, seen: Array, move: str) -> None:
-    """Along axis 1 of ``seen`` (phase, partitions) every line's partitions are an unbroken run."""
+    """Refuse a sampling ``seen`` (phase, partitions) with gaps between partitions of a line."""
     starts = (np.diff(seen.astype(np.int8), axis=1, prepend=0) == 1).sum(1)
     if (starts > 1).any():
         raise ArgumentError(
-            f"{path} is a 3-D scan undersampled along its partitions, so it does not split into "
-            f"slices of phase lines; expected neighbouring partitions: {move}"
+            f"{path} is a 3-D scan undersampled along its partitions and cannot be split into "
+            f"slices; expected partitions without gaps: {move}"
         )

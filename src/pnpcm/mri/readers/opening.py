@@ -19,16 +19,16 @@ from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError, ShapeErro
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Choice = Mapping[str, int | None]
-"""Which contrast, repetition, set and phase the caller asked for; None: not said."""
+"""Indices of contrast, repetition, set and phase given by the caller; None: not given."""
 
 OUTSIDE = "k-space outside the file's mask was set to zero"
 
 
 def existing(path: str | Path) -> Path:
-    """The path of a file that is there and not empty."""
+    """``path`` if it is a file that is not empty."""
     path = Path(path)
     if not path.is_file():
-        what = "a folder" if path.is_dir() else "no file"
+        what = "a folder" if path.is_dir() else "not a file"
         raise ArgumentError(f"path is {path}, which is {what}; give a raw data file")
     if path.stat().st_size == 0:
         raise ArgumentError(f"{path} is empty (0 bytes); copy or download it again")
@@ -36,7 +36,7 @@ def existing(path: str | Path) -> Path:
 
 
 def library(name: str, purpose: str) -> Any:
-    """An optional library, imported when it is needed."""
+    """An optional library, imported on first use."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -47,7 +47,7 @@ def library(name: str, purpose: str) -> Any:
 
 @contextmanager
 def reading(path: Path, format: str) -> Iterator[None]:
-    """Turn what a library raises on a damaged or foreign file into one sentence."""
+    """Convert exceptions of a library about a damaged or foreign file to an ArgumentError."""
     try:
         yield
     except PnPCMError:
@@ -61,7 +61,7 @@ def reading(path: Path, format: str) -> Iterator[None]:
 
 
 def missing(path: Path, wanted: str, found: Iterable[str]) -> ArgumentError:
-    """The error for a file without the array that it needs."""
+    """The error for a file that lacks an array."""
     names = ", ".join(sorted(found)) or "nothing"
     return ArgumentError(f"{path} has no {wanted}, it holds {names}; expected {wanted}: rename it")
 
@@ -69,7 +69,7 @@ def missing(path: Path, wanted: str, found: Iterable[str]) -> ArgumentError:
 def check_layout(
     path: Path, shape: Sequence[int], dtype: np.dtype[Any], layouts: Mapping[int, str]
 ) -> None:
-    """K-space is complex, not empty, and has as many axes as one of the ``layouts``."""
+    """Refuse k-space that is not complex, is empty, or has the axes of none of ``layouts``."""
     shape = tuple(shape)
     expected = " or ".join(layouts.values())
     if len(shape) not in layouts:
@@ -87,7 +87,7 @@ def check_layout(
 
 
 def choose(path: Path, name: str, found: Sequence[int], wanted: int | None) -> int:
-    """The one value of a counter to read; several without a choice are refused."""
+    """The index to read; an error if there are several and ``wanted`` is None."""
     values = ", ".join(map(str, found[:8])) + (", …" if len(found) > 8 else "")
     if wanted is None:
         if len(found) == 1:
@@ -101,7 +101,7 @@ def choose(path: Path, name: str, found: Sequence[int], wanted: int | None) -> i
 
 
 def only_first(path: Path, choice: Choice) -> None:
-    """Refuse a choice other than 0 for a format that has no such counters."""
+    """Refuse indices other than 0 for a format without contrasts, repetitions, sets, phases."""
     for name, wanted in choice.items():
         choose(path, name, [0], wanted)
 
@@ -109,7 +109,7 @@ def only_first(path: Path, choice: Choice) -> None:
 def checked(
     path: Path, n_slices: int, load: Callable[[int], Tensor], mask: Tensor | None = None
 ) -> Callable[[int], Tensor]:
-    """``load`` with an index that exists, k-space that is finite, and masked."""
+    """``load`` with checks of the index and for NaN; k-space outside ``mask`` is set to 0."""
 
     def kspace(i: int) -> Tensor:
         check_index(path, i, n_slices)
@@ -125,13 +125,13 @@ def checked(
 
 
 def check_index(path: Path, i: int, n_slices: int) -> None:
-    """A slice that exists."""
+    """Refuse the index of a slice that does not exist."""
     if not 0 <= i < n_slices:
         raise ArgumentError(f"slice is {i}, but {path} has slices 0 to {n_slices - 1}")
 
 
 def as_mask(path: Path, values: Array, size: tuple[int, int]) -> Tensor:
-    """A file's mask as boolean ``(W,)`` or ``(H, W)``; axes of length 1 are dropped."""
+    """The mask in a file as boolean ``(W,)`` or ``(H, W)``; axes of length 1 are dropped."""
     height, width = size
     mask = values.squeeze()
     if mask.dtype.kind == "c":
