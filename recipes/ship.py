@@ -1,11 +1,13 @@
 """Copy trained priors of one domain into the package, with one model card.
 
     python recipes/ship.py natural [--evaluation out/natural]
+    python recipes/ship.py natural --describe
 
 Copies prior.safetensors of the runs of the last recipes/<domain>-edm*.yaml and of
 recipes/<domain>-cm.yaml, and control.safetensors of those of recipes/<domain>-cosign-*.yaml, if
 they exist. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose table is added to the
-card.
+card. `--describe` copies nothing: it stores the statistics of the training images, which the
+self-check uses, in files that were trained before the training did so.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ import argparse
 import shutil
 from pathlib import Path
 
+import torch
+
 from pnpcm.io.files import write_atomically, write_text
 from pnpcm.places import existing, resolve
-from pnpcm.priors.checkpoint import load_own, read_header
+from pnpcm.priors.checkpoint import load_own, read_header, save_prior
 from pnpcm.priors.controlled import load_control
+from pnpcm.training.data import domain_of
 from pnpcm.training.recipe import read_recipe
 from pnpcm.training.report import model_card
 
@@ -64,9 +69,27 @@ def _copy(source: Path, target: Path) -> None:
     target.chmod(0o644)
 
 
+def describe(domain: str) -> None:
+    for part in ("edm", "cm"):
+        path = sorted(RECIPES.glob(f"{domain}-{part}*.yaml"), key=lambda path: path.stem)[-1]
+        found = domain_of(read_recipe(path).data.sources, RECIPES)
+        if found is None:
+            raise SystemExit(f"{path} has too few training images")
+        target = WEIGHTS / f"{domain}-{part}.safetensors"
+        prior = load_own(target)
+        info = read_header(target)["info"] | {"domain": found.to_dict()}
+        save_prior(prior, target, info=info, dtype=torch.float16)
+        target.chmod(0o644)
+        print(f"{target}: limit {found.limit}")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("domain")
     parser.add_argument("--evaluation", type=Path)
+    parser.add_argument("--describe", action="store_true")
     options = parser.parse_args()
-    ship(options.domain, options.evaluation)
+    if options.describe:
+        describe(options.domain)
+    else:
+        ship(options.domain, options.evaluation)

@@ -1,6 +1,7 @@
 """From raw files to volumes: units, batches, masks, crops, scores, refusals."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +9,24 @@ import numpy as np
 import pytest
 import torch
 
+from golden import needs
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import to_complex
 from pnpcm.mri import gaussian1d, phantom, simulate_scan
 from pnpcm.mri.espirit import espirit
+from pnpcm.mri.plausibility import ghost_amplitude, kspace_warnings
 from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scan import Scan, crop_centre
 from pnpcm.mri.simulate import phantoms, write_simulated
 from pnpcm.operators import MultiCoilMRI
+from pnpcm.places import resolve
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.recon import reconstruct
 from pnpcm.transforms import fft2c, ifft2c
 
 h5py = pytest.importorskip("h5py")
+LARGE_BRAIN = "$PNPCM_DATA/mri_kspace/brain_t1_8ch_230x180.npz"
 SIZE = (32, 40)
 MASK = gaussian1d(40, 2, 12, generator=torch.Generator().manual_seed(0))
 PRIOR = StationaryGaussianPrior()
@@ -268,6 +273,51 @@ def test_an_image_passed_as_kspace_is_named(raw: Path) -> None:
     volume = reconstruct(scan_of(images), PRIOR, kernel=4, preset="fastmri/pd-r4", mask=MASK)
     (warning,) = volume.record["check"]["warnings"]
     assert "looks like an image, not k-space" in warning
+
+
+def with_ghost(kspace: torch.Tensor, phase: float) -> torch.Tensor:
+    """K-space whose odd and even columns differ by twice ``phase``, as in echo-planar imaging."""
+    sign = torch.ones(kspace.shape[-1])
+    sign[1::2] = -1
+    return kspace * torch.polar(torch.ones(1), phase * sign)
+
+
+@pytest.mark.parametrize("size", [(64, 64), (96, 80)])
+def test_ghosts_of_echo_planar_imaging_are_named(size: tuple[int, int]) -> None:
+    scan = simulate_scan(
+        phantom(size, zoom=0.7), noise_std=0.01, generator=torch.Generator().manual_seed(0)
+    )
+    assert ghost_amplitude(scan.kspace) == 0
+    assert kspace_warnings(scan.kspace) == []
+    for phase in (0.15, 0.3):  # the copy has tan(phase) of the intensity
+        found = ghost_amplitude(with_ghost(scan.kspace, phase))
+        assert found == pytest.approx(math.tan(phase), abs=0.06)
+    (warning,) = kspace_warnings(with_ghost(scan.kspace, 0.3))
+    assert "odd and even" in warning
+    assert "EPI" in warning
+
+
+def test_a_phantom_is_unlike_the_brains_of_the_prior() -> None:
+    scan = simulate_scan(
+        phantom((144, 144)), noise_std=0.003, generator=torch.Generator().manual_seed(0)
+    )
+    check = reconstruct(
+        scan_of(scan.kspace[None]), mask=gaussian1d(144, 3, 24, generator=torch.Generator())
+    ).record["check"]
+    assert check["domain_ratio"] > 1
+    assert "unlike those the prior was trained on" in check["fit"]
+    assert not check["ok"]
+
+
+@needs(LARGE_BRAIN)
+def test_a_brain_is_like_the_brains_of_the_prior() -> None:
+    kspace = torch.from_numpy(np.load(resolve(LARGE_BRAIN))["kspace"])[None]
+    mask = gaussian1d(kspace.shape[-1], 4, 24, generator=torch.Generator())
+    check = reconstruct(scan_of(kspace.to(torch.complex64)), mask=mask).record["check"]
+    assert check["domain_ratio"] < 1
+    assert check["ok"], check
+    ghosts = scan_of(with_ghost(kspace.to(torch.complex64), 0.3))
+    assert not reconstruct(ghosts, mask=mask).record["check"]["ok"]
 
 
 @pytest.mark.parametrize("method", ["pnp-admm", "dpir", "dds"])

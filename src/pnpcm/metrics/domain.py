@@ -6,9 +6,10 @@ place of the bright parts do. The distance of an image from the training images 
 
     d² = (f(x) − μ)ᵀ C⁻¹ (f(x) − μ) / n,
 
-with mean μ and covariance C of their n statistics; ``limit`` is what 1 % of them exceed, with a
-margin of a quarter. The training images are blurred, zoomed and changed in contrast at random
-before, since a reconstruction is smoother than the truth and its scale and contrast vary.
+with mean μ and covariance C of their n statistics; ``limit`` is what 1 % of them exceed, each
+judged by μ and C of the others (four folds). The training images are blurred, zoomed and changed
+in contrast at random before, since a reconstruction is smoother than the truth and its scale and
+contrast vary.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from pnpcm.errors import ShapeError
 
 OCTAVES = 4
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
-LAYOUT = 5
+LAYOUT = 2
 """Fields per side whose mean brightness is a statistic."""
 LEAST_SIDE = 48
 """Smaller images have no statistics."""
 LARGEST_SIDE = 384
 """Of larger images the centre is used: an octave is a size in pixels."""
 SHARE = 0.99
-MARGIN = 1.25
+FOLDS = 4
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,23 @@ def fit_domain(images: Iterable[Tensor], *, seed: int = 0) -> Domain:
     """The domain of training images ``(C, H, W)``, of which some hundreds are enough."""
     generator = torch.Generator().manual_seed(seed)
     rows = [statistics(_varied(x, generator)) for x in images if min(x.shape[-2:]) >= LEAST_SIDE]
-    if len(rows) < 2:
+    if len(rows) < 2 * FOLDS:
         raise ShapeError(
             f"images holds {len(rows)} of at least {LEAST_SIDE}×{LEAST_SIDE} pixels; give some "
             "hundreds"
         )
     f = torch.stack(rows).double()
-    mean = f.mean(0)
-    spread = f.var(0).clamp_min(1e-4)
-    precision = torch.linalg.inv(torch.cov(f.T) + 1e-2 * torch.diag(spread))
-    limit = float(_distances(f, mean, precision).quantile(SHARE)) * MARGIN
+    fold = torch.arange(len(f)) % FOLDS
+    held_out = [_distances(f[fold == k], *_normal(f[fold != k])) for k in range(FOLDS)]
+    limit = float(torch.cat(held_out).quantile(SHARE))
+    mean, precision = _normal(f)
     return Domain(_rounded(mean), tuple(_rounded(row) for row in precision), round(limit, 4))
+
+
+def _normal(f: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and inverse covariance of the rows of f, the covariance slightly regularised."""
+    covariance = torch.cov(f.T) + 1e-2 * torch.diag(f.var(0).clamp_min(1e-4))
+    return f.mean(0), torch.linalg.inv(covariance)
 
 
 def _distances(f: Tensor, mean: Tensor, precision: Tensor) -> Tensor:

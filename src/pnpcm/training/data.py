@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.metrics.domain import LEAST_SIDE, Domain, fit_domain
 from pnpcm.names import Table
 from pnpcm.places import existing
 from pnpcm.training.sources import FastMRI, Folder, Lmdb, Magnitude, Npz, Source
@@ -27,6 +28,8 @@ SOURCES: Table[type[Source]] = Table(
     "source",
     {"folder": Folder, "npz": Npz, "lmdb": Lmdb, "fastmri": FastMRI, "magnitude": Magnitude},
 )
+DOMAIN_IMAGES = 800
+"""Training images whose statistics are stored with a prior."""
 FLIPS = ("none", "horizontal", "dihedral")
 
 
@@ -114,6 +117,14 @@ class Samples(Dataset[tuple[Tensor, int]]):
             x = x.flip(-2) if heads[1] else x
             x = x.transpose(-1, -2) if heads[2] else x
         return x
+
+
+def domain_of(sources: Sequence[SourceConfig], folder: Path) -> Domain | None:
+    """The domain of whole training images; None if they are too few or too small."""
+    samples = Samples([(s.open(folder), s.repeat) for s in sources], seed=0, flip="none")
+    count = min(DOMAIN_IMAGES, len(samples))
+    images = [x for x, _ in (samples[n] for n in range(count)) if min(x.shape[-2:]) >= LEAST_SIDE]
+    return fit_domain(images) if len(images) >= DOMAIN_IMAGES // 8 else None
 
 
 class SampleNumbers:

@@ -16,7 +16,7 @@ from pnpcm.metrics.quality import denoising_psnr
 from pnpcm.priors.checkpoint import save_prior
 from pnpcm.priors.controlled import ControlledModel, save_control
 from pnpcm.rng import generators
-from pnpcm.training.data import Samples
+from pnpcm.training.data import Samples, domain_of
 from pnpcm.training.pictures import save_curve, save_hinted, save_samples
 from pnpcm.training.recipe import Recipe
 from pnpcm.training.state import TrainState
@@ -50,6 +50,9 @@ class Reporter:
             if recipe.objective.kind == "control":
                 hint = recipe.loss.hint(self._validation, generators(range(count)))
                 self._beside = {"hint": hint}
+        controls = recipe.objective.kind == "control"
+        domain = domain_of(recipe.data.sources, folder) if self.main and not controls else None
+        self._domain = {} if domain is None else {"domain": domain.to_dict()}
         if recipe.trackers:
             accelerator.init_trackers(recipe.name)
         if self.main:
@@ -185,6 +188,7 @@ class Reporter:
         return (
             self.recipe.card
             | about
+            | self._domain
             | {"name": self.recipe.name, "training": [*self.state.history, stage]}
         )
 
@@ -224,7 +228,7 @@ def model_card(info: dict[str, Any], recipe: Recipe) -> str:
     """The model card of a run as Markdown, from the metadata of its prior."""
     lines = [f"# {info['name']}", ""]
     for key, value in info.items():
-        if key in ("name", "training"):
+        if key in ("name", "training", "domain"):
             continue
         text = ", ".join(str(v) for v in value) if isinstance(value, list | tuple) else str(value)
         lines.append(f"- **{key.replace('_', ' ')}**: {text}")
