@@ -167,16 +167,16 @@ def _exact(
     task: Task, problem: Problem, prior: str, sigma_y: float, options: Options
 ) -> Numbered | None:
     steps = options.steps or traits_of(problem.operator, 0.0).steps
-    for name, row in PRESETS.items():
-        same = row.prior == prior and row.operator == task.operator_name
-        if (
-            same
-            and dict(row.options) == task.options
-            and math.isclose(row.sigma_y, sigma_y, rel_tol=0.05)
-            and row.solver.n_steps == steps
-        ):
-            return Numbered(row.solver, f"preset {name}")
-    return None
+    found = {
+        row.aim: Numbered(row.solver, f"preset {name}")
+        for name, row in reversed(PRESETS.items())
+        if (row.prior, row.operator) == (prior, task.operator_name)
+        and dict(row.options) == task.options
+        and math.isclose(row.sigma_y, sigma_y, rel_tol=0.05)
+        and row.solver.n_steps == steps
+    }
+    wanted = "perception" if options.perception > 0 else "fidelity"
+    return found.get(wanted) or next(iter(found.values()), None)
 
 
 def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, options: Options) -> Numbered:
