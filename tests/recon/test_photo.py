@@ -54,10 +54,31 @@ def test_beats_what_one_had(name: str) -> None:
     done = restore(measured.y, measured.task, sigma_y=None if name == "denoise" else sigma_y)
     before = measured.task.baseline(measured.task.problem(measured.y))
     assert float(psnr(done.x, x)) > float(psnr(before, x))
-    assert done.result.nfe == done.config.nfe == (1 if name == "denoise" else 4)
-    assert re.search("rule|preset|one call", done.plan.parameters_from)
+    nfe = {"denoise": 1, "jpeg": 4, "nonlinear-deblur": 4}.get(name, 8)
+    assert done.result.nfe == done.config.nfe == nfe
+    assert re.search("rule|preset|one call|tuned row", done.plan.parameters_from)
     assert done.check.ratio > 0
     assert name == "jpeg" or done.plan.sigma_y == pytest.approx(sigma_y, rel=0.25)
+
+
+def test_fidelity_uses_the_denoiser_and_perception_the_consistency_model() -> None:
+    measured = simulate(photo(64), SuperRes(4), 0.05, seed=0)
+    kinds = {
+        aim: restore(measured.y, measured.task, sigma_y=0.05, aim=aim).plan.to_dict()["prior_kind"]
+        for aim in ("fidelity", "perception")
+    }
+    assert kinds == {"fidelity": "edm", "perception": "consistency"}
+    named = restore(measured.y, measured.task, sigma_y=0.05, preset="natural/superres-4")
+    assert named.plan.to_dict()["prior_kind"] == "consistency"
+    assert named.result.nfe == 4
+
+
+def test_inpainting_for_fidelity_is_pnp_admm_with_the_reason() -> None:
+    measured = simulate(photo(64), Inpaint(missing=0.5), 0.02, seed=0)
+    plan = restore(measured.y, measured.task, sigma_y=0.02).plan
+    assert (plan.method, plan.config.nfe) == ("pnp-admm", 8)
+    assert "ahead of PnP-CM" in plan.method_from
+    assert restore(measured.y, measured.task, sigma_y=0.02, steps=4).plan.method == "pnp-cm"
 
 
 def test_a_bare_operator_and_its_task_give_the_same() -> None:
@@ -65,7 +86,7 @@ def test_a_bare_operator_and_its_task_give_the_same() -> None:
     operator = SuperResolution((3, 64, 64), 4)
     y = measure(operator, x, 0.05, generator=torch.Generator().manual_seed(0))
     bare = restore(y, operator, sigma_y=0.05)
-    assert bare.plan.parameters_from == "preset natural/superres-4"
+    assert bare.plan.parameters_from == "preset natural/superres-4@n8,s0.05"
     assert torch.equal(bare.x, restore(y, SuperRes(4), sigma_y=0.05).x)
 
 

@@ -35,6 +35,7 @@ class Traits:
     of network evaluations. ``noise``: how an unknown noise level is estimated: "image" (from y,
     which is an image), "none" (y has no noise), "unknown". ``strips``: whether the data step can be
     solved in strips of rows. ``signs``: whether the sign of a channel is not determined.
+    ``method``: the solver that is ahead for fidelity, with a denoiser at the same cost.
     """
 
     data_step: Mapping[str, Any] = field(default_factory=lambda: PROX)
@@ -44,6 +45,7 @@ class Traits:
     noise: str = "image"
     strips: bool = False
     signs: bool = False
+    method: str = "pnp-cm"
 
 
 @dataclass(frozen=True)

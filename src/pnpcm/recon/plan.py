@@ -18,7 +18,7 @@ from pnpcm.operators.traits import traits_of
 from pnpcm.priors import GreyPrior, TiledPrior
 from pnpcm.problems import Problem, Task
 from pnpcm.recon.options import Options
-from pnpcm.recon.parameters import choose_method, choose_numbers
+from pnpcm.recon.parameters import choose_kinds, choose_method, choose_numbers
 from pnpcm.solvers import SOLVERS, GradientStep, StripStep
 
 ESTIMATOR = "estimated: median absolute deviation of Daubechies-2 details (Donoho & Johnstone)"
@@ -110,10 +110,11 @@ def plan(
     """The plan for ``problem``. ``noise``: sigma_y if the caller has estimated it."""
     notes: list[str] = []
     sigma_y, sigma_from = _noise(problem, options.sigma_y, noise)
-    method, method_from = choose_method(problem, options, priors.kinds)
+    method, method_from = choose_method(problem, options, priors.name, priors.kinds)
     solver = SOLVERS[method]
-    prior = priors(solver.kinds) if solver.takes_prior else None
-    chosen = choose_numbers(task, problem, method, priors.name, sigma_y, options)
+    prior = priors(choose_kinds(method, priors.name, options)) if solver.takes_prior else None
+    kind = getattr(prior, "kind", None)
+    chosen = choose_numbers(task, problem, method, priors.name, sigma_y, options, kind=kind)
     config = _in_strips(chosen.config, problem, options.tile)
     reason = solver(prior, config).refusal(problem.operator)
     if reason is not None:
