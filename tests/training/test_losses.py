@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pnpcm.errors import ArgumentError
 from pnpcm.names import METHOD_NAMES
 from pnpcm.rng import generators
 from pnpcm.schedules import karras
@@ -197,6 +198,28 @@ def test_ect_weights_by_the_gap() -> None:
         n = torch.randn(b.x.shape[1:], generator=g)
         expected = float((t[i] - r[i]) * n.square().mean())
         assert float(losses[i]) == pytest.approx(expected, rel=1e-3)
+
+
+def test_the_anchor_is_the_denoising_loss_of_the_same_output() -> None:
+    """A network that returns its input pays (1/t² + 1/σ_data²) t² mean n² = (1 + 4 t²) mean n²."""
+    b, levels = batch(), []
+
+    def identity(x: Tensor, sigma: Tensor) -> Tensor:
+        levels.append(sigma)
+        return x
+
+    plain = ECTLoss(P_mean=0.0, P_std=0.3)(Nets(identity), b)
+    t = levels[1]
+    anchored = ECTLoss(P_mean=0.0, P_std=0.3, anchor=0.7)(Nets(identity, sigma_data=0.5), batch())
+    for i in range(len(b.x)):
+        g = torch.Generator().manual_seed(i)
+        torch.rand((), generator=g), torch.randn((), generator=g)
+        n = torch.randn(b.x.shape[1:], generator=g)
+        expected = 0.7 * float((1 + 4 * t[i] ** 2) * n.square().mean())
+        assert float(anchored[i] - plain[i]) == pytest.approx(expected, rel=1e-3)
+    assert len(levels) == 4  # the student is evaluated once
+    with pytest.raises(ArgumentError, match="anchor"):
+        ECTLoss(anchor=-1.0)
 
 
 def test_distances_of_known_images() -> None:

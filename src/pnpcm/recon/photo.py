@@ -23,7 +23,7 @@ from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
 from pnpcm.problems.measurement import SUFFIX, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
-from pnpcm.recon.plan import Plan, Priors, plan
+from pnpcm.recon.plan import Plan, Priors, plan, prior_words
 from pnpcm.recon.record import Request, read_record, record_path, write_record
 from pnpcm.recon.run import run, timed
 
@@ -251,8 +251,9 @@ class Restoration:
     def report(self) -> str:
         """A summary of a few lines."""
         p = self.plan
+        prior = prior_words(p.prior_name, getattr(p.prior, "kind", None))
         lines = [
-            f"{self.operator}, prior {p.prior_name}, {self.result.nfe} network evaluations",
+            f"{self.operator}, prior {prior}, {self.result.nfe} network evaluations",
             f"method: {p.method} ({p.method_from}), aim {p.options.aim}",
             f"noise: sigma_y = {p.sigma_y:.4g} ({p.sigma_y_from})",
             f"parameters: {p.parameters_from}",

@@ -23,6 +23,7 @@ from pnpcm.solvers import SOLVERS, GradientStep, StripStep
 
 ESTIMATOR = "estimated: median absolute deviation of Daubechies-2 details (Donoho & Johnstone)"
 ANY_KIND = ("consistency", "edm", "vp")
+KIND_WORDS = {"consistency": "consistency model", "edm": "denoiser", "vp": "noise predictor"}
 
 
 class Priors:
@@ -102,6 +103,11 @@ class Plan:
             "samples": self.options.samples,
             "seed": self.options.seed,
         }
+
+
+def prior_words(name: str, kind: str | None) -> str:
+    """Name and kind of a prior, e.g. "natural (denoiser)"."""
+    return f"{name} ({KIND_WORDS[kind]})" if kind in KIND_WORDS else name
 
 
 def plan(

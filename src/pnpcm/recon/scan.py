@@ -28,7 +28,7 @@ from pnpcm.priors import with_sets
 from pnpcm.problems import Custom, Problem
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
-from pnpcm.recon.plan import Plan, Priors, plan
+from pnpcm.recon.plan import Plan, Priors, plan, prior_words
 from pnpcm.recon.record import Request, write_record
 from pnpcm.recon.run import run, timed
 
@@ -245,8 +245,8 @@ def volume_report(volume: Volume) -> str:
     judged = Check.from_dict(record["check"])
     lines = [
         f"{volume.name}: {slices} slices of {height}×{width}, {record['sampling']}",
-        f"method: {record['method']} ({record['method_from']}), prior {record['prior']}, "
-        f"aim {record['aim']}",
+        f"method: {record['method']} ({record['method_from']}), "
+        f"prior {prior_words(record['prior'], record['prior_kind'])}, aim {record['aim']}",
         f"noise: sigma_y = {record['sigma_y']:.4g} ({record['sigma_y_from']})",
         f"parameters: {record['parameters_from']}",
         *judged.lines(),

@@ -104,7 +104,7 @@ class ConsistencyLoss(Config):
 
 @dataclass(frozen=True)
 class ECTLoss(Config):
-    r"""Easy consistency tuning of a diffusion network: d(f(x_t, t), f(x_r, r))/(t − r).
+    r"""Easy consistency tuning of a diffusion network: d(f(x_t, t), f(x_r, r))/(t − r) + a L(t).
 
     r = max(σ_min, t (1 − n(t)/q^a)), n(t) = 1 + k·sigmoid(−b t), a = 1 + ⌊step/stage⌋: t − r
     decreases with each stage. Same noise for both; no target network. Geng et al. (2024).
@@ -112,6 +112,10 @@ class ECTLoss(Config):
     Their d is a norm, here its smooth form ("huber"). With the squared norm ("l2") levels near
     σ_min, which fix the solution, have almost no weight, and our networks collapsed to
     f = c_skip x after a few stages.
+
+    ``anchor`` a > 0 adds the denoising loss L(t) = (1/t² + 1/σ_data²) ‖f(x_t, t) − x‖²/P of the
+    same output: one evaluation then stays near the mean of what x_t allows, at the price of an f
+    that is no longer the end of the probability flow alone.
     """
 
     q: float = 2.0
@@ -123,6 +127,7 @@ class ECTLoss(Config):
     wide: float = 0.0
     wide_range: tuple[float, float] = (2.0, SIGMA_MAX)
     distance: str = "huber"
+    anchor: float = 0.0
     kind: ClassVar[str] = "consistency"
     needs_teacher: ClassVar[bool] = False
 
@@ -132,7 +137,14 @@ class ECTLoss(Config):
         t = t.clamp(1.01 * nets.sigma_min, nets.sigma_max)  # at σ_min itself r would equal t
         r = self.lower(t, batch.step, nets.sigma_min)
         x_t, x_r = (batch.x + expand(s, n) * n for s in (t, r))
-        return consistency(nets, self.distance, x_t, t, x_r, r) / (t - r)
+        end = target_of(nets, x_r, r)
+        start = nets.student(x_t, t)
+        anchor = (1 / t**2 + 1 / nets.sigma_data**2) * DISTANCES["l2"](start, batch.x)
+        return DISTANCES[self.distance](start, end) / (t - r) + self.anchor * anchor
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.anchor < math.inf:
+            raise ArgumentError(f"anchor must be ≥ 0, got {self.anchor}; 0 leaves it out")
 
     def lower(self, t: Tensor, step: int, sigma_min: float = SIGMA_MIN) -> Tensor:
         """r(t) at this step."""
@@ -159,12 +171,16 @@ LOSSES: Table[type[Loss]] = Table(
 def consistency(
     nets: Nets, distance: str, x_t: Tensor, t: Tensor, x_r: Tensor, r: Tensor
 ) -> Tensor:
-    """d(f(x_t, t), stopgrad f⁻(x_r, r)), with the same dropout in both passes."""
-    target = nets.target or nets.student
-    devices = [x_t.device] if x_t.is_cuda else []
-    with torch.random.fork_rng(devices), torch.no_grad():
-        end = target(x_r, r)
+    """d(f(x_t, t), stopgrad f⁻(x_r, r))."""
+    end = target_of(nets, x_r, r)
     return DISTANCES[distance](nets.student(x_t, t), end)
+
+
+def target_of(nets: Nets, x: Tensor, sigma: Tensor) -> Tensor:
+    """stopgrad f⁻(x, σ); the pass of the student after it has the same dropout."""
+    devices = [x.device] if x.is_cuda else []
+    with torch.random.fork_rng(devices), torch.no_grad():
+        return (nets.target or nets.student)(x, sigma)
 
 
 def heun_step(denoiser: Denoiser, x: Tensor, t: Tensor, t2: Tensor) -> Tensor:
