@@ -292,6 +292,9 @@ def test_ghosts_of_echo_planar_imaging_are_named(size: tuple[int, int]) -> None:
     for phase in (0.15, 0.3):  # the copy has tan(phase) of the intensity
         found = ghost_amplitude(with_ghost(scan.kspace, phase))
         assert found == pytest.approx(math.tan(phase), abs=0.06)
+    few = torch.zeros(size[1])
+    few[size[1] // 2 - 2 : size[1] // 2 + 2] = 1
+    assert ghost_amplitude(with_ghost(scan.kspace, 0.3) * few) == 0  # too few lines to tell
     (warning,) = kspace_warnings(with_ghost(scan.kspace, 0.3))
     assert "odd and even" in warning
     assert "EPI" in warning

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from pnpcm.errors import ArgumentError
 from pnpcm.mri.sampling import calibration, infer_mask
 from pnpcm.transforms import ifft2c
 
@@ -18,6 +19,7 @@ GHOST = 0.08
 """Amplitude of a ghost, relative to the object, from which on it is reported."""
 GHOST_LINES = 48
 """Size of the centre of k-space in which ghosts are sought."""
+FEWEST_LINES = 8
 STEP = math.pi / 48
 """Grid of phases, in radians."""
 CLEARER = 0.03
@@ -76,9 +78,13 @@ def ghost_amplitude(kspace: Tensor) -> float:
     The image of one slice ``(coils, H, W)`` is x cos a + i S x sin a, S a shift by half the field
     of view. Of all a(x) = φ + θx, x along the readout, the right one is taken to be that with the
     smallest sum of magnitudes: a copy spreads the same energy over more pixels. 0 where it is not
-    smaller than that of a = 0 by ``CLEARER``.
+    smaller than that of a = 0 by ``CLEARER``, or where less than ``FEWEST_LINES`` lines of the
+    centre were measured.
     """
-    block = calibration(kspace, infer_mask(kspace), GHOST_LINES, kernel=3)
+    try:
+        block = calibration(kspace, infer_mask(kspace), GHOST_LINES, kernel=FEWEST_LINES)
+    except ArgumentError:
+        return 0.0
     loudest = block.abs().square().sum((1, 2)).topk(min(len(block), 4)).indices
     lines = _centred_ifft(block[loudest], -2)
     along = torch.linspace(-1, 1, lines.shape[-2])[:, None]

@@ -122,8 +122,7 @@ def choose_numbers(
     elif method == "dpir" and problem.is_denoising:
         found = _one_call(2 * sigma_y, options.steps)
     else:
-        by_default = options.method is None
-        wanted = steps if by_default else options.steps
+        wanted = steps if options.method is None else options.steps  # a given method: its own
         found = _tuned(task, problem, method, prior, sigma_y, wanted)
     if not options.settings:
         return found

@@ -58,7 +58,7 @@ def write_volume(volume: Volume, folder: str | Path, formats: Iterable[str]) -> 
     """
     names, folder = check_formats(formats), Path(folder)
     if not folder.is_dir():
-        raise ArgumentError(f"folder is {folder}, which is no folder; create it first")
+        raise ArgumentError(f"folder is {folder}, which is not a folder; create it first")
     paths = []
     for name in names:
         staging = temporary_name(folder / volume.name)
