@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ShapeError
-from pnpcm.metrics.domain import LEAST_SIDE, Domain, _distances, fit_domain, statistics
+from pnpcm.metrics.domain import LEAST_SIDE, Domain, fit_domain, statistics
 
 
 def clouds(seed: int, size: tuple[int, int] = (96, 80), channels: int = 3) -> Tensor:
@@ -45,11 +45,16 @@ def test_other_images_are_outside(domain: Domain, kind: str) -> None:
 
 
 def test_the_distance_is_that_of_mahalanobis() -> None:
-    """Worked out by hand: two independent statistics of variances 4 and 1/4."""
-    precision = torch.tensor([[0.25, 0.0], [0.0, 4.0]])
-    f = torch.tensor([[3.0, 1.0]])
-    found = float(_distances(f, torch.tensor([1.0, 1.5]), precision))
-    assert found == pytest.approx(math.sqrt((4 * 0.25 + 0.25 * 4) / 2))
+    """Worked out by hand: statistic 0 is 2 from its mean with variance 4, statistic 1 is 1/2
+    from its own with variance 1/4, the others have no weight: d² = (4 · ¼ + ¼ · 4) / n.
+    """
+    x = clouds(5)
+    f = [float(v) for v in statistics(x)]
+    mean = (f[0] - 2, f[1] + 0.5, *f[2:])
+    weights = {0: 0.25, 1: 4.0}
+    rows = [[weights.get(i, 0.0) * (i == j) for j in range(len(f))] for i in range(len(f))]
+    domain = Domain(mean, tuple(map(tuple, rows)), limit=1.0)
+    assert domain.distance(x) == pytest.approx(math.sqrt(2 / len(f)), rel=1e-4)
 
 
 def test_statistics_do_not_depend_on_the_scale_of_complex_images() -> None:

@@ -73,8 +73,10 @@ class Inpainting(DecomposableOperator):
         return cls.random(size, missing=0.6, generator=generator), x
 
     def traits(self, noise_std: float) -> Traits:
-        """With a denoiser PnP-ADMM is ahead: 8 training crops, 8 evaluations each, 28.17 dB
-        against 28.11 (70 % missing, sigma_y 0.05) and 33.88 against 32.07 (30 %, 0.01).
+        """Defaults of a reconstruction: PnP-ADMM for fidelity.
+
+        With the denoiser of ``natural`` and 8 evaluations it has 28.17 dB against 28.11 of PnP-CM
+        (70 % missing, sigma_y 0.05) and 33.88 against 32.07 (30 %, 0.01) on 8 training crops.
         """
         return Traits(method="pnp-admm")
 
