@@ -19,6 +19,7 @@ from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.io.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
+from pnpcm.networks.grow import grow
 from pnpcm.places import existing
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.base import C_NOISE
@@ -47,11 +48,12 @@ def build_prior(recipe: Recipe, network: UNet, beside: str | None = None) -> Stu
     return ControlledModel(prior, control, scaled_hint=loss.scaled_hint, info=about)
 
 
-def load_weights(path: Path, recipe: Recipe) -> NetPrior:
-    """A prior from a file, which must have the recipe's network."""
+def load_weights(path: Path, recipe: Recipe, *, smaller: bool = False) -> NetPrior:
+    """A prior from a file, which must have the recipe's network or (``smaller``) a smaller one."""
     prior = load_own(path) if path.suffix == ".safetensors" else load_openai(path)
     network = prior.network
-    if not isinstance(network, UNet) or _shape(network.config) != _shape(recipe.network):
+    same = isinstance(network, UNet) and _shape(network.config) == _shape(recipe.network)
+    if not (same or smaller):
         raise CheckpointError(
             f"{path} has another network than the recipe; expected {recipe.network}"
         )
@@ -80,7 +82,11 @@ def _factor(c_noise: str) -> str:
 
 
 def copy_weights(prior: NetPrior, network: UNet) -> None:
-    """Copy the weights of ``prior`` to ``network``."""
+    """Copy the weights of ``prior`` to ``network``, which may be larger."""
+    own = prior.network
+    if isinstance(own, UNet) and _shape(own.config) != _shape(network.config):
+        grow(own, network)
+        return
     network.load_state_dict({k.removeprefix("network."): v for k, v in prior.state_dict().items()})
 
 
@@ -161,7 +167,7 @@ class TrainState:
                 raise ArgumentError(f"teacher is of kind {self.teacher.kind!r}, expected 'edm'")
         start = recipe.init_from or recipe.teacher
         if start is not None:
-            loaded = load_weights(existing(start, folder), recipe)
+            loaded = load_weights(existing(start, folder), recipe, smaller=True)
             if recipe.objective.kind == "control" and loaded.kind != "consistency":
                 raise ArgumentError(
                     f"init_from is of kind {loaded.kind!r}, expected a consistency model to control"
