@@ -1,6 +1,7 @@
 """Tune the presets of a shipped prior with `pnpcm tune`'s search, on training images.
 
     python benchmarks/tune_shipped.py natural --studies ../runs/tune [--only superres-4 …]
+    python benchmarks/tune_shipped.py natural-edm --studies ../runs/tune    # with the denoiser
     python benchmarks/tune_shipped.py natural --studies ../runs/tune --write
 
 Needs $PNPCM_DATA. Each study is a file and is continued if it exists. `--write` writes the best of
@@ -43,7 +44,7 @@ from pnpcm.tune.search import tune
 
 ROOT = Path(__file__).parents[1]
 PRESETS = ROOT / "src" / "pnpcm" / "data" / "presets.json"
-USUAL = {"phase-retrieval": 8}  # steps of the row without @; all others 4
+USUAL = {"phase-retrieval": 8}  # steps of the row without @; all others 4, with a denoiser 8
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,12 @@ class Study:
     trials: int
     images: int = 8
     side: int = 128
+    usual: int = 4
 
     @property
     def name(self) -> str:
-        usual = self.steps == USUAL.get(self.task, 4) and self.sigma_y == usual_noise(self.task)
+        steps = USUAL.get(self.task, self.usual)
+        usual = self.steps == steps and self.sigma_y == usual_noise(self.task)
         return self.task if usual else f"{self.task}@n{self.steps},s{self.sigma_y:g}"
 
 
@@ -92,6 +95,35 @@ def photo_studies(side: int) -> list[Study]:
         Study("phase-retrieval", PhaseRetrievalTask(), 8, 0.05, 8, images=3, side=64),
     ]
     return [replace(s, side=min(s.side, side)) for s in found]
+
+
+def denoiser_studies() -> list[Study]:
+    """Studies with the denoiser of `natural`: no noise is injected, five numbers are searched."""
+    noises = (0.05, 0.025, 0.0, 0.1, 0.01, 0.2)
+    few = (0.0, 0.025, 0.1)
+    tasks: dict[str, tuple[Task, tuple[float, ...]]] = {
+        "superres-4": (SuperRes(4), noises),
+        "deblur-gauss": (Deblur(gaussian=(5, 10.0)), noises),
+        "inpaint-70": (Inpaint(missing=0.7), noises),
+        "superres-2": (SuperRes(2), few),
+        "deblur-narrow": (Deblur(gaussian=(9, 2.0)), few),
+        "deblur-motion": (Deblur(motion=(9, 30)), few),
+        "inpaint-30": (Inpaint(missing=0.3), few),
+        "superres-8": (SuperRes(8), (0.025,)),
+        "denoise": (Denoise(), (0.025, 0.1, 0.2)),
+    }
+    found = [
+        Study(name, task, 8, sigma_y, 24) for name, (task, s) in tasks.items() for sigma_y in s
+    ]
+    found += [Study(f"jpeg-{q}", Jpeg(q), n, 0.0, 20) for n in (4, 8) for q in (10, 5, 20, 40, 80)]
+    found += [Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 16, images=4)]
+    found += [
+        Study(name, tasks[name][0], steps, sigma_y, 20)
+        for steps in (4, 2)
+        for name in ("superres-4", "deblur-gauss", "inpaint-70", "denoise")
+        for sigma_y in (0.025, 0.1)
+    ]
+    return [replace(s, side=96, images=min(s.images, 6), usual=8) for s in found]
 
 
 def scan_studies() -> list[Study]:
@@ -132,6 +164,8 @@ DOMAINS = {
     "natural": (lambda: photo_studies(128), photos),
     "faces": (lambda: photo_studies(64), faces),
     "mri": (scan_studies, brains),
+    "natural-edm": (denoiser_studies, photos),
+    "mri-edm": (lambda: [s for s in scan_studies() if s.steps == 8], brains),
 }
 
 
@@ -145,7 +179,8 @@ def main() -> None:
     options = parser.parse_args()
     plan, images = DOMAINS[options.domain]
     options.studies.mkdir(parents=True, exist_ok=True)
-    prior = load_prior(options.domain)
+    name = options.domain.removesuffix("-edm")
+    prior = load_prior(name, kind="consistency" if name == options.domain else "edm")
     rows = json.loads(PRESETS.read_text(encoding="utf-8"))
     for study in plan():
         if not any(fnmatch(study.name, pattern) for pattern in options.only):
@@ -158,7 +193,7 @@ def main() -> None:
             study.build,
             images(study.images, study.side),
             prior,
-            prior_name=options.domain,
+            prior_name=name,
             sigma_y=study.sigma_y,
             steps=study.steps,
             trials=1 if options.write else max(4, round(options.scale * study.trials)),
@@ -171,7 +206,7 @@ def main() -> None:
             flush=True,
         )
         if options.write:
-            source = f"tune, {found.trials} trials, {study.images} training crops"
+            source = f"tune, {found.trials} trials, {study.images} training crops of {study.side}²"
             rows[f"{options.domain}/{study.name}"] = replace(found.preset, source=source).to_dict()
     if options.write:
         lines = (f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in rows.items())

@@ -8,7 +8,8 @@ and data step; the row without the suffix has the same parameters for our operat
 
 The rows of the shipped priors are in `data/presets.json`, written by `benchmarks/tune_shipped.py`
 (`pnpcm tune` on training images); their score is the one on those images. A row for another number
-of steps N or another noise level than the default is named ``natural/superres-4@n2,s0.025``.
+of steps N or another noise level than the default is named ``natural/superres-4@n2,s0.025``. Rows
+``natural-edm/…`` are for the denoiser of the prior instead of its consistency model.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Preset:
     ``operator`` is a row of ``OPERATORS``, ``options`` are those that the task fixes.
     ``conditions``: see ``Task.conditions``, for the rule of parameters. ``aim``: what the numbers
     were chosen for, "fidelity" or "perception"; those of the paper inject noise throughout.
+    ``kind``: kind of the prior that they were tuned with, "consistency" or "edm" (denoiser).
     """
 
     prior: str
@@ -44,6 +46,7 @@ class Preset:
     source: str = ""
     conditions: Mapping[str, float] = field(default_factory=dict)
     aim: str = "fidelity"
+    kind: str = "consistency"
 
     @property
     def reference(self) -> dict[str, Any]:

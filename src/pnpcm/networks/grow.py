@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError
-from pnpcm.networks.blocks import Downsample, ResBlock, Stage, Upsample
+from pnpcm.networks.blocks import ResBlock
 from pnpcm.networks.unet import UNet, UNetConfig
 
 
@@ -47,7 +48,7 @@ def grow(small: UNet, large: UNet) -> None:
             i, j = i + 1, j + 1
             if n == 0:  # the added blocks come second: their skip is that of the block before
                 for _ in range(extra):
-                    _pass_on(large.output_blocks[j][0], new.channels[level])
+                    _pass_on(large.output_blocks[j], new.channels[level])
                     j += 1
     _embed(small.out[2], large.out[2])
 
@@ -86,35 +87,28 @@ def _check(small: UNetConfig, large: UNetConfig) -> None:
         )
 
 
-def _copy_stage(
-    small: nn.Module, large: nn.Module, first: tuple[int, int] | None = None
-) -> None:
+def _copy_stage(small: nn.Module, large: nn.Module, first: tuple[int, int] | None = None) -> None:
     """Copy a stage. ``first``: channels of its first input, before its skip, in both."""
-    assert isinstance(small, Stage) and isinstance(large, Stage)
-    for a, b in zip(small, large, strict=True):
-        if isinstance(a, ResBlock):
+    for a, b in zip(small.children(), large.children(), strict=True):
+        if isinstance(a, ResBlock) and isinstance(b, ResBlock):
             _copy_block(a, b, first)
-        elif isinstance(a, Downsample):
-            _embed(a.op, b.op)
-        elif isinstance(a, Upsample):
-            _embed(a.conv, b.conv)
-        elif isinstance(a, nn.Conv2d):
-            _embed(a, b)
+            continue
+        convs = [[m for m in layer.modules() if isinstance(m, nn.Conv2d)] for layer in (a, b)]
+        for one, other in zip(*convs, strict=True):
+            _embed(one, other)
 
 
 def _copy_block(small: ResBlock, large: ResBlock, first: tuple[int, int] | None) -> None:
-    inputs = _segments(small.in_layers[2].in_channels, large.in_layers[2].in_channels, first)
-    outputs = [(small.in_layers[2].out_channels, large.in_layers[2].out_channels)]
-    _embed(small.in_layers[2], large.in_layers[2], inputs=inputs)
+    old, new = (cast(nn.Conv2d, block.in_layers[2]) for block in (small, large))
+    inputs = [(old.in_channels, new.in_channels)]
+    if first is not None:
+        inputs = [first, (old.in_channels - first[0], new.in_channels - first[1])]
+    _embed(old, new, inputs=inputs)
     _embed(small.out_layers[3], large.out_layers[3])
-    halves = outputs * 2 if small.scale_shift else outputs
+    halves = [(old.out_channels, new.out_channels)] * (2 if small.scale_shift else 1)
     _embed(small.emb_layers[1], large.emb_layers[1], outputs=halves)
     if isinstance(small.skip_connection, nn.Conv2d):
         _embed(small.skip_connection, large.skip_connection, inputs=inputs)
-
-
-def _segments(old: int, new: int, first: tuple[int, int] | None) -> list[tuple[int, int]]:
-    return [(old, new)] if first is None else [first, (old - first[0], new - first[1])]
 
 
 def _embed(
@@ -125,27 +119,27 @@ def _embed(
     outputs: Sequence[tuple[int, int]] | None = None,
 ) -> None:
     """Copy a layer into a larger one. ``inputs``, ``outputs``: (old, new) sizes of the parts."""
-    a, b = small.weight, large.weight
-    assert isinstance(a, Tensor) and isinstance(b, Tensor)
+    (a, a_bias), (b, b_bias) = (
+        (cast(Tensor, layer.weight), cast(Tensor, layer.bias)) for layer in (small, large)
+    )
     rows = _places(outputs or [(a.shape[0], b.shape[0])])
     columns = _places(inputs or [(a.shape[1], b.shape[1])])
     b[rows] = 0
     b[rows[:, None], columns[None, :]] = a
-    if small.bias is not None:
-        large.bias[rows] = small.bias  # type: ignore[index]
+    b_bias[rows] = a_bias
 
 
 def _places(parts: Sequence[tuple[int, int]]) -> Tensor:
     """Where the channels of the smaller layer are in the larger one."""
     starts = torch.tensor([0, *(new for _, new in parts)]).cumsum(0)
-    return torch.cat([start + torch.arange(old) for start, (old, _) in zip(starts, parts, strict=False)])
+    return torch.cat(
+        [start + torch.arange(old) for start, (old, _) in zip(starts, parts, strict=False)]
+    )
 
 
-def _pass_on(block: nn.Module, channels: int) -> None:
-    """Make a block of the decoder return its first ``channels`` inputs and omit its skip."""
-    assert isinstance(block, ResBlock) and isinstance(block.skip_connection, nn.Conv2d)
-    weight, bias = block.skip_connection.weight, block.skip_connection.bias
-    weight.zero_()
-    weight[:, :channels, 0, 0] = torch.eye(channels)
-    assert bias is not None
-    bias.zero_()
+def _pass_on(stage: nn.Module, channels: int) -> None:
+    """Make a stage of the decoder return its first ``channels`` inputs and omit its skip."""
+    skip = cast(nn.Conv2d, next(stage.children()).skip_connection)
+    nn.init.zeros_(cast(Tensor, skip.bias))
+    nn.init.zeros_(skip.weight)
+    skip.weight[:, :channels, 0, 0] = torch.eye(channels)

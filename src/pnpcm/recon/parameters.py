@@ -8,7 +8,7 @@ the prior, adapted to the noise. ``settings`` replace single parameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -118,7 +118,7 @@ def choose_numbers(
     """The parameters of ``method``. ``prior``: its name in presets and tuned rows; its ``kind``."""
     steps = _steps(problem, options, kind)
     if method == "pnp-cm":
-        found = _pnp_cm(task, problem, prior, sigma_y, options, steps)
+        found = _pnp_cm(task, problem, prior, sigma_y, options, steps, kind)
     elif method == "dpir" and problem.is_denoising:
         found = _one_call(2 * sigma_y, options.steps)
     else:
@@ -132,13 +132,20 @@ def choose_numbers(
 
 
 def _pnp_cm(
-    task: Task, problem: Problem, prior: str, sigma_y: float, options: Options, steps: int
+    task: Task,
+    problem: Problem,
+    prior: str,
+    sigma_y: float,
+    options: Options,
+    steps: int,
+    kind: str | None,
 ) -> Numbered:
     if options.preset is not None:
         found = _given(task, problem, options)
     else:
-        exact = _exact(task, prior, sigma_y, options, steps)
-        found = exact or _ruled(task, problem, prior, sigma_y, steps)
+        own = _own_presets(task, prior, kind)
+        exact = _exact(own, task, prior, sigma_y, options, steps)
+        found = exact or _ruled(own, task, problem, prior, sigma_y, steps)
     config = found.config
     assert isinstance(config, PnPCMConfig)
     share = INJECTED * (options.perception or float(options.samples > 1))
@@ -207,10 +214,17 @@ def _check_reference(row: Preset, name: str, task: Task, problem: Problem) -> No
     )
 
 
-def _exact(task: Task, prior: str, sigma_y: float, options: Options, steps: int) -> Numbered | None:
+def _exact(
+    own: dict[str, Preset],
+    task: Task,
+    prior: str,
+    sigma_y: float,
+    options: Options,
+    steps: int,
+) -> Numbered | None:
     found = {
         row.aim: Numbered(row.solver, f"preset {name}")
-        for name, row in reversed(PRESETS.items())
+        for name, row in reversed(own.items())
         if (row.prior, row.operator) == (prior, task.operator_name)
         and dict(row.options) == task.options
         and math.isclose(row.sigma_y, sigma_y, rel_tol=0.05)
@@ -220,9 +234,16 @@ def _exact(task: Task, prior: str, sigma_y: float, options: Options, steps: int)
     return found.get(wanted) or next(iter(found.values()), None)
 
 
-def _ruled(task: Task, problem: Problem, prior: str, sigma_y: float, steps: int) -> Numbered:
+def _ruled(
+    own: Mapping[str, Preset],
+    task: Task,
+    problem: Problem,
+    prior: str,
+    sigma_y: float,
+    steps: int,
+) -> Numbered:
     conditions = task.conditions(problem, 2 * sigma_y)
-    rows, family = _family(task, prior, conditions)
+    rows, family = _family(own, task, prior, conditions)
     frame = frame_for(problem, 2 * sigma_y)
     alike = [p for p in rows if type(p.solver.data_step) is type(frame["data_step"])]
     rows = alike or rows
@@ -247,7 +268,7 @@ def _tuned(
     conditions = task.conditions(problem, 2 * sigma_y)
     family = task.operator_name
     if family not in TUNED_FOR:
-        family = _nearest_family(_own_presets(task, prior), conditions, prior)
+        family = _nearest_family(_own_presets(task, prior, None).values(), conditions, prior)
     row = _row(method, prior, family, problem)
     frame = frame_for(problem, 2 * sigma_y)
     config = fit_noise(row.solver, conditions["error_std"])
@@ -295,26 +316,37 @@ def fit_noise(config: Config, noise_std: float) -> Config:
     return replace(config, **changes)
 
 
-def _own_presets(task: Task, prior: str) -> list[Preset]:
-    tuned = [p for p in PRESETS.values() if p.conditions]
-    own = [p for p in tuned if p.prior == prior]
-    other = "mri" if task.operator_name == "mri" else "natural"
-    return own or [p for p in tuned if p.prior == other]
+def _own_presets(task: Task, prior: str, kind: str | None) -> dict[str, Preset]:
+    """Tuned presets of the prior, else of the shipped prior of the domain.
+
+    Per operator those for ``kind`` of prior, or all if there are none.
+    """
+    tuned = {name: p for name, p in PRESETS.items() if p.conditions}
+    domain = prior
+    if all(p.prior != prior for p in tuned.values()):
+        domain = "mri" if task.operator_name == "mri" else "natural"
+    own = {name: p for name, p in tuned.items() if p.prior == domain}
+    same = "edm" if kind == "edm" else "consistency"
+    covered = {p.operator for p in own.values() if p.kind == same}
+    return {name: p for name, p in own.items() if p.kind == same or p.operator not in covered}
 
 
-def _family(task: Task, prior: str, conditions: Mapping[str, float]) -> tuple[list[Preset], str]:
+def _family(
+    own: Mapping[str, Preset], task: Task, prior: str, conditions: Mapping[str, float]
+) -> tuple[list[Preset], str]:
     """The presets that the rule is fitted to, and the name of their family."""
-    own, name = _own_presets(task, prior), task.operator_name
+    name = task.operator_name
     kinds = BLURS if name in BLURS else (name,)
-    rows = [p for p in own if p.operator in kinds]
+    rows = [p for p in own.values() if p.operator in kinds]
     if rows:
         return rows, kinds[-1]
-    nearest = _nearest_family(own, conditions, prior)
-    return [p for p in own if p.operator == nearest], nearest
+    nearest = _nearest_family(own.values(), conditions, prior)
+    return [p for p in own.values() if p.operator == nearest], nearest
 
 
-def _nearest_family(own: list[Preset], conditions: Mapping[str, float], prior: str) -> str:
+def _nearest_family(own: Iterable[Preset], conditions: Mapping[str, float], prior: str) -> str:
     """The linear family whose operators measure a similar share of the image (custom operators)."""
+    own = list(own)
     linear = {k: [p for p in own if p.operator == k] for k in LINEAR}
     near = {
         k: abs(

@@ -38,6 +38,9 @@ SPACE: dict[str, tuple[float, float, bool]] = {
     "noise_scale": (-0.5, 1.0, False),  # below 0: no injection, often the best
 }
 
+DENOISER = {"delta_start": 0.0, "delta_end": 0.0, "noise_scale": -0.25}
+"""Fixed parameters of the search with a denoiser."""
+
 
 @dataclass(frozen=True)
 class Tuned:
@@ -72,10 +75,12 @@ def tune(
     three more are fixed (parameters of the default number of steps; two simple schedules), the
     others are a tree-structured Parzen search. Trials are pruned by the median on half of the
     images. ``storage``: file of the study; a further call continues it until ``trials`` are done.
-    ``fixed``: parameters of ``SPACE`` that are not searched, e.g. ``mu`` 0.
+    ``fixed``: parameters of ``SPACE`` that are not searched, e.g. ``mu`` 0. With a denoiser (prior
+    of kind "edm") noise is not injected and δ is 0: only the levels it is given matter.
     """
     check_metric(metric)
-    given = dict(fixed or {})
+    kind = str(getattr(prior, "kind", "consistency"))
+    given = (DENOISER if kind == "edm" else {}) | dict(fixed or {})
     for name in given:
         if name not in SPACE:
             raise UnknownNameError("hyperparameter", name, SPACE)
@@ -99,9 +104,11 @@ def tune(
 
     starts = _starts(conditions["error_std"])
     for steps_before in (usual, n):  # the last one added is tried first
-        before = _known(measured.task, problem, prior_name, sigma_y, steps_before)
+        before = _known(measured.task, problem, prior_name, sigma_y, steps_before, kind)
         if before is not None:
-            starts.insert(0, Numbers.of(before, conditions["error_std"]))
+            told = replace(before, sigmas=before.told, deltas=(0.0,) * before.n_steps)
+            known = told if kind == "edm" else before
+            starts.insert(0, Numbers.of(known, conditions["error_std"]))
     study = open_study(storage, patience=8)
     search(
         study,
@@ -128,6 +135,8 @@ def tune(
         expected,
         source or f"pnpcm tune, {len(tried(study))} trials, {metric}",
         {k: round(v, 6) for k, v in conditions.items()},
+        aim="perception" if metric != "psnr" else "fidelity",
+        kind="edm" if kind == "edm" else "consistency",
     )
     points = tried(study)
     return Tuned(preset, study.best_value, points[0].value, len(points), study)
@@ -173,11 +182,11 @@ def _starts(error_std: float) -> list[Numbers]:
 
 
 def _known(
-    task: Task, problem: Problem, prior: str, sigma_y: float, steps: int
+    task: Task, problem: Problem, prior: str, sigma_y: float, steps: int, kind: str
 ) -> PnPCMConfig | None:
     try:
         options = Options(method="pnp-cm", steps=steps)
-        found = choose_numbers(task, problem, "pnp-cm", prior, sigma_y, options).config
+        found = choose_numbers(task, problem, "pnp-cm", prior, sigma_y, options, kind=kind).config
     except ArgumentError:
         return None
     return found if isinstance(found, PnPCMConfig) else None
