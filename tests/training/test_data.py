@@ -68,6 +68,30 @@ def test_magnitude_keeps_the_magnitude_and_draws_a_phase(tmp_path: Path) -> None
     assert float((phase[:, 1:] - phase[:, :-1]).abs().median()) < 0.5  # smooth
 
 
+def test_magnitude_at_other_resolutions_and_contrasts(tmp_path: Path) -> None:
+    rows, columns = np.mgrid[:40, :40]
+    ramp = (4 + 3 * rows + 2 * columns).astype(np.uint8)[None]
+    np.savez(tmp_path / "m.npz", images=ramp)
+    order = np.argsort(ramp[0].ravel(), kind="stable")
+    plain = Magnitude(tmp_path / "m.npz", jitter=0.0)
+    source = Magnitude(tmp_path / "m.npz", jitter=0.0, contrast=1.0, spots=2)
+    curves = []
+    for seed in range(4):
+        same = plain.image(0, torch.Generator().manual_seed(seed)).square().sum(0).sqrt()
+        other = source.image(0, torch.Generator().manual_seed(seed)).square().sum(0).sqrt()
+        assert np.all(np.diff(other.numpy().ravel()[order]) > -1e-6)  # an increasing curve
+        curves.append(float((other - same).abs().max()))
+    assert max(curves) > 0.05
+    assert len(set(curves)) == 4
+
+    source = Magnitude(tmp_path / "m.npz", jitter=0.0, zoom=(0.5, 2.0))
+    sides = [source.image(0, torch.Generator().manual_seed(s)).shape[-1] for s in range(30)]
+    assert 20 <= min(sides) < 25
+    assert 64 < max(sides) <= 80
+    with pytest.raises(ArgumentError, match="zoom"):
+        Magnitude(tmp_path / "m.npz", zoom=(2.0, 1.0))
+
+
 def test_fastmri_drops_ends_and_scales_to_one(tmp_path: Path) -> None:
     import h5py
 

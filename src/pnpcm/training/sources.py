@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
@@ -144,24 +145,84 @@ class Magnitude(Npz):
 
     Slices are divided by their 99.5th percentile and multiplied by ``level``; ``jitter``: std of a
     log-normal factor, since in use the scale is that of an undersampled image. The phase is a
-    uniform constant plus a random polynomial (field inhomogeneity) of amplitude up to ``phase``.
+    uniform constant plus a random polynomial (field inhomogeneity) of amplitude up to ``phase``,
+    plus ``spots`` Gaussian spots of that amplitude (air beside tissue). ``zoom``: range of a random
+    magnification, for other resolutions. ``contrast``: share, up to 1, of a random increasing
+    intensity curve, for other contrasts.
     """
 
     def __init__(
-        self, path: Path, *, level: float = 0.8, jitter: float = 0.1, phase: float = 1.5, **npz: Any
+        self,
+        path: Path,
+        *,
+        level: float = 0.8,
+        jitter: float = 0.1,
+        phase: float = 1.5,
+        spots: int = 0,
+        zoom: Sequence[float] = (1.0, 1.0),
+        contrast: float = 0.0,
+        **npz: Any,
     ) -> None:
         super().__init__(path, **npz)
-        self.level, self.jitter, self.phase = level, jitter, phase
+        if len(zoom) != 2 or not 0 < zoom[0] <= zoom[1] or not 0 <= contrast <= 1 or spots < 0:
+            raise ArgumentError(
+                f"zoom must be (smallest, largest) > 0, contrast in [0, 1] and spots ≥ 0, got "
+                f"{tuple(zoom)}, {contrast}, {spots}"
+            )
+        self.level, self.jitter, self.phase, self.spots = level, jitter, phase, spots
+        self.zoom, self.contrast = (float(zoom[0]), float(zoom[1])), contrast
 
     def image(self, i: int, generator: torch.Generator) -> Tensor:
         magnitude = torch.from_numpy(self.images[i][..., 0].astype(np.float32))
-        top = torch.quantile(magnitude, 0.995).clamp_min(1e-6)
+        if self.zoom != (1.0, 1.0):
+            magnitude = zoomed(magnitude, self.zoom, generator)
+        magnitude = magnitude / torch.quantile(magnitude, 0.995).clamp_min(1e-6)
+        if self.contrast > 0:
+            magnitude = recontrasted(magnitude, self.contrast, generator)
         u, v = torch.rand(2, generator=generator).tolist()
         gain = self.level * float(torch.exp(self.jitter * torch.randn((), generator=generator)))
         size = (magnitude.shape[0], magnitude.shape[1])
         phase = smooth_phase(size, generator=generator, amplitude=self.phase * u)
-        image = torch.polar(magnitude * (gain / top), phase + 2 * torch.pi * v)
+        for _ in range(self.spots):
+            phase = phase + self.phase * spot(size, generator)
+        image = torch.polar(magnitude * gain, phase + 2 * torch.pi * v)
         return torch.view_as_real(image).permute(2, 0, 1)
+
+
+def zoomed(magnitude: Tensor, zoom: tuple[float, float], generator: torch.Generator) -> Tensor:
+    """``magnitude`` ``(H, W)`` magnified by a log-uniform factor of the range ``zoom``."""
+    u = float(torch.rand((), generator=generator))
+    factor = zoom[0] * (zoom[1] / zoom[0]) ** u
+    size = [round(n * factor) for n in magnitude.shape]
+    found = F.interpolate(
+        magnitude[None, None], size, mode="bicubic", align_corners=False, antialias=True
+    )
+    return found[0, 0].clamp_min(0)
+
+
+def recontrasted(magnitude: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """``magnitude`` in about [0, 1] through (1 − s) m + s c(m), s uniform up to ``share``.
+
+    c increases from 0 to 1 through seven knots with exponential increments; it is linear above 1.
+    """
+    s = share * float(torch.rand((), generator=generator))
+    steps = -torch.log1p(-torch.rand(7, generator=generator)) + 0.05
+    knots = torch.cat([torch.zeros(1), steps.cumsum(0) / steps.sum()])
+    position = (magnitude * 7).clamp(0, 7)
+    below = position.floor().clamp_max(6).long()
+    curve = knots[below] + (position - below) * (knots[below + 1] - knots[below])
+    curve = curve + (magnitude - 1).clamp_min(0)
+    return (1 - s) * magnitude + s * curve
+
+
+def spot(size: tuple[int, int], generator: torch.Generator) -> Tensor:
+    """A Gaussian spot of random place, width (5 to 20 % of the image) and sign, at most 1."""
+    u, v, w, a = torch.rand(4, generator=generator).tolist()
+    width = (0.05 * 4**w) * max(size)
+    rows, columns = (torch.arange(n, dtype=torch.float32) for n in size)
+    rows, columns = rows - u * size[0], columns - v * size[1]
+    square = rows[:, None].square() + columns[None, :].square()
+    return (2 * a - 1) * torch.exp(-square / (2 * width**2))
 
 
 def decode(data: bytes, name: str, channels: int = 3, size: int | None = None) -> Tensor:
