@@ -223,7 +223,7 @@ def spot(size: tuple[int, int], generator: torch.Generator) -> Tensor:
     rows, columns = rows - u * size[0], columns - v * size[1]
     square = rows[:, None].square() + columns[None, :].square()
     bell: Tensor = torch.exp(-square / (2 * width**2))
-    return (2 * a - 1) * bell
+    return float(2 * a - 1) * bell
 
 
 def decode(data: bytes, name: str, channels: int = 3, size: int | None = None) -> Tensor:
