@@ -28,7 +28,8 @@ def compare(
 ) -> None:
     """Score images against their references: PSNR, SSIM, LPIPS.
 
-    Images of two folders are matched by file name without suffix; the last row is the mean.
+    Images of two folders are matched by file name without suffix, or NAME.TASK with NAME; the last
+    row is the mean.
     Reads PNG, JPEG, TIFF and WebP, 8 or 16 bits. Exit code 0, or 2 for bad input.
     """
     from rich.console import Console

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pnpcm.cli import shared
+from pnpcm.cli.display import Display
 from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -133,23 +135,23 @@ def mri(
     )
     options = replace(options, batch=batch)
     reading = {"contrast": contrast, "repetition": repetition, "set": set_index}
-    with shared.slices_bar(disable=json_) as progress:
+    with Display("mri", len(inputs), as_json=json_) as display:
         job = ScanJob(
             options=options,
-            priors=Priors(options.prior or DEFAULT_PRIOR, options.device),
+            priors=Priors(options.prior or DEFAULT_PRIOR, options.device, display.loading),
             how=how,
             mask=drawn,
             slices=slices,
             formats=tuple(formats),
             reading=reading,
-            progress=progress,
+            watch=display,
         )
         if dry_run:
             for path in inputs:
-                print(json.dumps(job.plan(path), indent=2))
+                display.print(json.dumps(job.plan(path), indent=2))
             return
-        outcomes = process(inputs, scan_targets(inputs, out), job.choices(), job)
-        shared.show(outcomes, len(inputs), mri, as_json=json_)
+        outcomes = process(inputs, scan_targets(inputs, out), job)
+        display.show(outcomes, partial(shared.in_its_spelling, command=mri))
 
 
 def _maps(path: Path) -> Tensor:

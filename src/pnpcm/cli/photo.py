@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pnpcm.cli import shared
+from pnpcm.cli.display import Display
 from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -22,7 +26,11 @@ def restore(
     *,
     task: shared.TaskName = None,
     mask: Annotated[
-        Path | None, typer.Option(help="inpaint: mask image, white = to be filled.")
+        Path | None,
+        typer.Option(
+            help="inpaint: mask image, white = to be filled, or a folder of masks named like the "
+            "images."
+        ),
     ] = None,
     mask_color: Annotated[
         str | None, typer.Option(help="inpaint: colour of the pixels to be filled, e.g. #ff0000.")
@@ -49,44 +57,56 @@ def restore(
             help="Overlap around a tile in pixels; default: the network's receptive field."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/restored"),
+    recursive: Annotated[
+        bool,
+        typer.Option("--recursive", help="Take the images in subfolders of folders as well."),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(help="Output folder, or for one input an image file, e.g. result.png.")
+    ] = Path("out/restored"),
     format: Annotated[
         str | None,
         typer.Option(
             help="Output format: png, jpeg, tiff or webp; default: the input's, PNG for JPEG."
         ),
     ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Also write a picture of the image before and after."),
+    ] = False,
     json_: shared.Json = False,
     dry_run: shared.DryRun = False,
 ) -> None:
     """Restore degraded images of any size; noise level and parameters are estimated.
 
-    Writes NAME.png and NAME.result.json (configuration, self-check, times) for each input.
-    Finished results are kept when the command is repeated. Exit code 0: all restored, 1: some
-    failed, 2: bad input.
+    Writes NAME.TASK.png and NAME.TASK.result.json (configuration, self-check, times) for each
+    input. Finished results are kept when the command is repeated; results of other tasks stay.
+    Exit code 0: all restored, 1: some failed, 2: bad input.
     """
     from pnpcm.io.photos import SUFFIXES
     from pnpcm.problems import TaskChoice
-    from pnpcm.problems.measurement import SUFFIX, find_inputs
-    from pnpcm.recon.photo import DEFAULT_PRIOR, PhotoJob, photo_targets
+    from pnpcm.problems.measurement import SUFFIX
+    from pnpcm.recon.inputs import find_inputs, photo_targets
+    from pnpcm.recon.photo import DEFAULT_PRIOR, PhotoJob
     from pnpcm.recon.plan import Priors
     from pnpcm.recon.record import process
 
-    files = find_inputs(inputs, (*SUFFIXES, SUFFIX))
+    found, skipped = find_inputs(inputs, (*SUFFIXES, SUFFIX), recursive=recursive)
+    files = [one.path for one in found]
     if boundary is not None:
         values["boundary"] = boundary
     choice = TaskChoice(task, operator, values, mask, mask_color)
-    if format not in (None, "png", "jpeg", "tiff", "webp"):
-        raise ArgumentError(f"format is {format!r}, expected png, jpeg, tiff or webp")
     options = replace(options, tile=tile, halo=halo)
-    priors = Priors(options.prior or DEFAULT_PRIOR, options.device)
-    job = PhotoJob(choice, options, priors, format, reference)
-    if dry_run:
-        for path in files:
-            print(json.dumps(job.plan(path), indent=2))
-        return
-    outcomes = process(files, photo_targets(files, out, format), job.choices(), job)
-    shared.show(outcomes, len(files), restore, as_json=json_)
+    with Display("restore", len(files), as_json=json_) as display:
+        priors = Priors(options.prior or DEFAULT_PRIOR, options.device, display.loading)
+        job = PhotoJob(choice, options, priors, format, reference, compare, display)
+        targets = photo_targets(found, [job.task(path) for path in files], out, format)
+        if dry_run:
+            for path in files:
+                display.print(json.dumps(job.plan(path), indent=2))
+            return
+        outcomes = chain(skipped, process(files, targets, job))
+        display.show(outcomes, partial(shared.in_its_spelling, command=restore))
 
 
 @shared.takes(values=shared.task_values)
@@ -113,8 +133,9 @@ def simulate(
     from pnpcm.io.files import save_picture, to_picture
     from pnpcm.io.photos import SUFFIXES, read_photo
     from pnpcm.problems.choice import hole_mask
-    from pnpcm.problems.measurement import find_inputs, preview, write_measurement
+    from pnpcm.problems.measurement import preview, write_measurement
     from pnpcm.problems.measurement import simulate as degrade
+    from pnpcm.recon.inputs import find_inputs
 
     if boundary is not None:
         values["boundary"] = boundary
@@ -123,8 +144,13 @@ def simulate(
     if task == "jpeg" and "quality" not in values:
         raise ArgumentError("--task jpeg needs --quality (1…100)")
     wanted = shared.simulated_task(task, values, missing)
+    found, skipped = find_inputs(inputs, SUFFIXES)
+    for one in skipped:
+        print(f"pnpcm: skipped: {one.message}", file=sys.stderr)
+    if out.resolve() in {one.path.resolve().parent for one in found}:
+        raise ArgumentError(f"out is {out}, the folder of an input, which NAME.png would replace")
     out.mkdir(parents=True, exist_ok=True)
-    for i, path in enumerate(find_inputs(inputs, SUFFIXES)):
+    for i, path in enumerate(one.path for one in found):
         measured = degrade(read_photo(path).x, wanted, sigma_y, seed=seed + i)
         target = out / f"{path.stem}.npz"
         write_measurement(target, measured)

@@ -1,13 +1,10 @@
-"""Options, parsers and output that several commands use."""
+"""Options and parsers that several commands use."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -15,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.models import ArgumentInfo
 
+from pnpcm.cli.display import starting
 from pnpcm.errors import ArgumentError
 from pnpcm.names import TASK_NAMES
 
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
     from pnpcm.problems import Task
     from pnpcm.recon import Options
-    from pnpcm.recon.record import Outcome
 
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
 Missing = Annotated[
@@ -48,8 +45,9 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Calla
 
         @wraps(command)
         def call(**given: Any) -> None:
-            for name, group in groups.items():
-                given[name] = group(**{p.name: given.pop(p.name) for p in members[name]})
+            with starting():
+                for name, group in groups.items():
+                    given[name] = group(**{p.name: given.pop(p.name) for p in members[name]})
             command(**given)
 
         found = [q for p in _parameters(command) for q in members.get(p.name, [p])]
@@ -264,58 +262,7 @@ def _kernel(path: Path) -> Tensor:
     return torch.from_numpy(values.astype(np.float64))
 
 
-# output ------------------------------------------------------------------------------------------
-def show(
-    outcomes: Iterable[Outcome], count: int, command: Callable[..., None], *, as_json: bool
-) -> None:
-    """Print progress and one line (or JSON object) per input; exit with 1 or 2 on failures."""
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    failed = 0
-    quiet = not console.is_terminal or count == 1
-    for outcome in track(outcomes, command.__name__, count, console=console, disable=quiet):
-        failed += outcome.status == "failed"
-        if as_json:
-            print(json.dumps(_line(outcome), ensure_ascii=False), flush=True)
-        elif outcome.status == "failed":
-            print(f"pnpcm: {in_its_spelling(outcome.message, command)}", file=sys.stderr)
-        else:
-            check = outcome.record.get("check", {})
-            verdict = "; ".join([check.get("verdict", ""), *check.get("warnings", [])])
-            if outcome.message and count == 1:
-                print(outcome.message)
-            print(f"{outcome.status}: {outcome.output}" + (count > 1) * f" · {verdict}")
-    if failed:
-        raise typer.Exit(2 if failed == count == 1 else 1)
-
-
-@contextmanager
-def slices_bar(*, disable: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar for the slices of each scan, shown only on a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=disable or not console.is_terminal) as bar:
-        lines: dict[str, Any] = {}
-
-        def show(name: str, done: int, count: int) -> None:
-            if name not in lines:
-                lines[name] = bar.add_task(f"{name}, slices", total=count)
-            bar.update(lines[name], completed=done)
-
-        yield show
-
-
-def _line(outcome: Outcome) -> dict[str, Any]:
-    found: dict[str, Any] = {"input": str(outcome.input), "status": outcome.status}
-    if outcome.status == "failed":
-        return found | {"error": outcome.message}
-    return found | {"output": str(outcome.output)} | dict(outcome.record)
-
-
+# messages ---------------------------------------------------------------------------------------
 def in_its_spelling(message: str, command: Callable[..., None]) -> str:
     """A message of the library with the options of ``command`` as they are typed in a shell.
 

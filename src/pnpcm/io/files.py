@@ -110,6 +110,31 @@ def strip(panels: Sequence[tuple[str, Tensor]], *, side: int = 256) -> Picture:
     return sheet
 
 
+def side_by_side(panels: Sequence[tuple[str, Picture]]) -> Picture:
+    """Images with labels above and thin lines between, in the size of the last one.
+
+    Small images are enlarged by a whole factor, so that the labels have room.
+    """
+    last = panels[-1][1]
+    factor = max(1, 256 // max(last.size))
+    width, height = (factor * n for n in last.size)
+    size = max(13, height // 50)
+    gap, head = 6, 3 * size // 2
+    sheet = Image.new("RGB", (len(panels) * (width + gap) - gap, head + height), "white")
+    font = ImageFont.load_default(size)
+    for i, (label, picture) in enumerate(panels):
+        cell = Image.new("RGB", (width, head + height), "white")
+        ImageDraw.Draw(cell).text((2, size // 8), label, fill="black", font=font)
+        cell.paste(picture.resize((width, height), Image.Resampling.NEAREST), (0, head))
+        sheet.paste(cell, (i * (width + gap), 0))
+        if i:
+            middle = i * (width + gap) - gap // 2
+            ImageDraw.Draw(sheet).line((middle, 0, middle, head + height), fill="black", width=2)
+    if "icc_profile" in last.info and last.mode == "RGB":
+        sheet.info["icc_profile"] = last.info["icc_profile"]
+    return sheet
+
+
 def stack(pictures: Sequence[Picture]) -> Picture:
     """Images stacked vertically on a white background."""
     width = max(p.width for p in pictures)

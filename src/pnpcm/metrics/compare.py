@@ -46,7 +46,10 @@ class Pairs:
 
 
 def pair(ref: Path, out: Path) -> Pairs:
-    """The pair of two files, or the images of two folders paired by name without suffix."""
+    """The pair of two files, or the images of two folders paired by name without suffix.
+
+    An output NAME.TASK.png of ``pnpcm restore`` is paired with NAME.
+    """
     for name, path in (("REF", ref), ("OUT", out)):
         if not path.exists():
             raise ArgumentError(f"{name} is {path}, which does not exist")
@@ -57,7 +60,8 @@ def pair(ref: Path, out: Path) -> Pairs:
         )
     if not ref.is_dir():
         return Pairs(((ref, out),))
-    mine, theirs = _by_stem(ref), _by_stem(out)
+    mine = _by_stem(ref)
+    theirs = _named_like(mine, _by_stem(out))
     common = sorted(mine.keys() & theirs.keys())
     if not common:
         raise ArgumentError(
@@ -116,6 +120,22 @@ def _by_stem(folder: Path) -> dict[str, Path]:
                 "suffix; remove one of them"
             )
         found[path.stem] = path
+    return found
+
+
+def _named_like(refs: dict[str, Path], outs: dict[str, Path]) -> dict[str, Path]:
+    """``outs`` with NAME.TASK as NAME if only that is the name of a reference."""
+    found: dict[str, Path] = {}
+    for stem, path in outs.items():
+        name = stem.rpartition(".")[0]
+        if stem not in refs and name in refs and name not in outs:
+            if name in found:
+                raise ArgumentError(
+                    f"{path.parent} has {found[name].name} and {path.name}, results of two tasks "
+                    f"for {refs[name]}; compare two files, or move one of them"
+                )
+            stem = name
+        found[stem] = path
     return found
 
 

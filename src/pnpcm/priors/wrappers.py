@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -113,7 +114,7 @@ class TiledPrior(WrappedPrior):
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         check_image(x)
         level = levels(sigma, x)
-        if max(x.shape[-2:]) <= self.tile + 2 * self.halo:
+        if self.n_tiles(x.shape[-2:]) == 1:
             return self.prior(x, sigma)
         out = torch.empty_like(x)
         rows, columns = (self._windows(n) for n in x.shape[-2:])
@@ -127,6 +128,11 @@ class TiledPrior(WrappedPrior):
                         :, _within(row.kept, row.seen), _within(column.kept, column.seen)
                     ]
         return out
+
+    def n_tiles(self, size: Sequence[int]) -> int:
+        """Number of tiles of an image of height and width ``size``."""
+        whole = max(size) <= self.tile + 2 * self.halo
+        return 1 if whole else math.prod(len(self._windows(n)) for n in size)
 
     def _windows(self, n: int) -> list[Window]:
         """Windows that cover ``n`` pixels, all of one size once the last one is padded."""

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.photos import Photo, read_photo
+from pnpcm.io.photos import SUFFIXES, Photo, read_photo
 from pnpcm.names import Table
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
 from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
@@ -52,8 +52,9 @@ def build(row: type[Task], options: Mapping[str, Any]) -> Task:
 class TaskChoice:
     """``task``: row of ``TASKS`` with its ``options``; or ``operator``: module:name of your own.
 
-    For inpainting, ``mask``: image in which white is to be filled, ``mask_color``: colour of the
-    pixels to be filled. Errors that concern every file are raised in the constructor.
+    For inpainting, ``mask``: image in which white is to be filled, or a folder of masks named like
+    the images; ``mask_color``: colour of the pixels to be filled. Errors that concern every file
+    are raised in the constructor.
     """
 
     task: str | None = None
@@ -88,6 +89,26 @@ class TaskChoice:
         elif self.task != "jpeg" or self.options:
             build(TASKS[self.task], self.options)
 
+    @property
+    def name(self) -> str:
+        """The name of the task, which outputs have in their names."""
+        return "custom" if self.operator is not None else self.task or "restored"
+
+    def mask_of(self, path: Path) -> Path | None:
+        """The mask of one image: in a folder of masks the one with the name of the image."""
+        if self.mask is None or not self.mask.is_dir():
+            return self.mask
+        named = [p for p in sorted(self.mask.iterdir()) if p.stem == path.stem]
+        named = [p for p in named if p.suffix.lower() in SUFFIXES]
+        named = [p for p in named if p.resolve() != path.resolve()]
+        if len(named) != 1:
+            found = ", ".join(p.name for p in named) or "none"
+            raise ArgumentError(
+                f"{path} needs one mask named {path.stem} in the folder --mask {self.mask}; "
+                f"found: {found}"
+            )
+        return named[0]
+
     def of(self, photo: Photo) -> tuple[Task, tuple[str, ...]]:
         """The task of one image, and notes for its record."""
         if self.operator is not None:
@@ -98,10 +119,13 @@ class TaskChoice:
             return Jpeg.from_file(photo.path), ()
         notes: tuple[str, ...] = ()
         options = dict(self.options)
-        if self.mask is not None:
-            options["mask"], notes = hole_mask(self.mask)
+        mask = self.mask_of(photo.path)
+        if mask is not None:
+            options["mask"], notes = hole_mask(mask)
         elif self.mask_color is not None:
             options["mask"] = colour_mask(photo, self.mask_color)
+        if self.task == "superres" and "factor" not in options:
+            notes += (f"factor {SuperRes.factor} (default); --factor sets another",)
         return build(TASKS[self.task], options), notes
 
 

@@ -52,6 +52,7 @@ class Inpaint(Task):
     """Pixels are missing. ``mask`` (1 = kept), or ``missing``: share of pixels to remove."""
 
     name = "inpaint"
+    baseline_name = "holes filled with medians"
     mask: Tensor | None = None
     missing: float | None = None
 
@@ -110,6 +111,7 @@ class SuperRes(Task):
     """
 
     name = "superres"
+    baseline_name = "bicubic"
     factor: int = 4
     downsampler: str = "bicubic"
     size: tuple[int, int] | None = None

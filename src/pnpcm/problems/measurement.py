@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,21 +88,3 @@ def preview(measurement: Measurement) -> Tensor | None:
     """``y`` as an image ``(C, H, W)``; None if it is not an image."""
     y = measurement.y
     return y[0] if y.ndim == 4 and not y.is_complex() and y.shape[1] in (1, 3) else None
-
-
-def find_inputs(inputs: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
-    """The files given, and the files in folders that end in ``suffixes``, sorted by name."""
-    found: list[Path] = []
-    for path in inputs:
-        if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.suffix.lower() in suffixes)
-            if not inside:
-                raise ArgumentError(
-                    f"input {path} is a folder without images ({', '.join(suffixes)})"
-                )
-            found += inside
-        elif not path.exists():
-            raise ArgumentError(f"input {path} does not exist; check the path")
-        else:
-            found.append(path)
-    return list(dict.fromkeys(found))

@@ -127,6 +127,7 @@ class PhaseRetrievalTask(Task):
     """
 
     name = "phase-retrieval"
+    baseline_name = "no image was measured"
     code_mask: Tensor | None = None
     oversampling: float = 4.0
     reference: bool = False

@@ -52,6 +52,8 @@ class Task(Config):
     """
 
     name: ClassVar[str]
+    baseline_name: ClassVar[str] = "input"
+    """What :meth:`baseline` shows, as a label."""
 
     @property
     def operator_name(self) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,16 @@ from torch import Tensor
 
 from pnpcm import __version__
 from pnpcm.core import Config, Operator, Prior, Result, Step
-from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.io.files import save_picture, to_picture, write_atomically
-from pnpcm.io.photos import Photo, read_photo, write_photo
+from pnpcm.errors import ArgumentError, PnPCMError, ShapeError
+from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
+from pnpcm.io.photos import Photo, read_photo, upright, write_photo
 from pnpcm.operators.traits import misfit_of, traits_of
 from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
 from pnpcm.problems.measurement import SUFFIX, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
-from pnpcm.recon.record import Request, read_record, record_path, write_record
+from pnpcm.recon.record import Request, Watch, read_record, record_path, write_record
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
@@ -64,8 +63,9 @@ def restore_with(
     *,
     reference: Tensor | None = None,
     callback: Callable[[Step], None] | None = None,
+    watch: Callable[[float, int], None] | None = None,
 ) -> Restoration:
-    """:func:`restore` with loaded priors, for many images."""
+    """:func:`restore` with loaded priors, for many images; ``watch``: see :func:`run`."""
     seconds: dict[str, float] = {}
     before = priors.seconds
     with timed(seconds, "plan"):
@@ -81,7 +81,13 @@ def restore_with(
             for k in range(options.samples)
         ]
         result, drawn = run(
-            planned, problem.y, problem.operator, seeds, at_once=count, callback=callback
+            planned,
+            problem.y,
+            problem.operator,
+            seeds,
+            at_once=count,
+            callback=callback,
+            watch=watch,
         )
         notes += result.notes
     with timed(seconds, "check"):
@@ -126,15 +132,29 @@ def plan_photo(
 
 @dataclass(frozen=True)
 class PhotoJob:
-    """Restoration of the files of a run: task, options and loaded priors."""
+    """Restoration of the files of a run: task, options and loaded priors.
+
+    ``compare``: also write a picture of the image before and after restoration.
+    """
 
     choice: TaskChoice
     options: Options
     priors: Priors
     format: str | None = None
     reference: Path | None = None
+    compare: bool = False
+    watch: Watch = field(default=lambda what, done, total: None)
 
-    def choices(self) -> dict[str, Any]:
+    def task(self, path: Path) -> str:
+        """The name of the task of one file."""
+        if path.suffix.lower() != SUFFIX:
+            return self.choice.name
+        try:
+            return read_measurement(path).task.name
+        except PnPCMError:  # reported when the file is restored
+            return self.choice.name
+
+    def choices(self, path: Path) -> dict[str, Any]:
         """The request of the user; a result of another request is computed again."""
         choice = self.choice
         own = {
@@ -143,8 +163,9 @@ class PhotoJob:
             "reference": self.reference,
             "task": choice.task,
             "operator": choice.operator,
-            "mask": choice.mask,
+            "mask": choice.mask_of(path),
             "mask_color": choice.mask_color,
+            "compare": self.compare or None,
         }
         return own | dict(choice.options) | self.options.to_dict() | {"prior": self.priors.name}
 
@@ -152,13 +173,29 @@ class PhotoJob:
         """Restore one image or measurement file to ``target``; returns its record and a report."""
         seconds: dict[str, float] = {}
         with timed(seconds, "read"):
+            self.watch(f"{path.name}, reading", 0, 0)
             y, task, options, photo, notes = self._read(path)
             reference = None if self.reference is None else read_photo(self.reference).x
-        done = restore_with(y, task, options, self.priors, reference=reference)
-        done.seconds.update(seconds)
-        record = request.to_dict() | {"task": task.name, "options": task.plain()}
-        record["notes"] = [*done.notes, *notes]
-        done.save(target, like=photo, format=self.format, record=record)
+        done = restore_with(
+            y,
+            task,
+            options,
+            self.priors,
+            reference=reference,
+            watch=lambda done, total: self.watch(f"{path.name}, step", done, total),
+        )
+        done = replace(done, notes=(*notes, *done.notes), seconds=seconds | done.seconds)
+        self.watch(f"{path.name}, writing", 0, 0)
+        before = None
+        if self.compare:
+            before = f"before: {task.baseline_name}", task.baseline(task.problem(y))
+        done.save(
+            target,
+            like=photo,
+            format=self.format,
+            record=request.to_dict() | {"task": task.name, "options": task.plain()},
+            before=before,
+        )
         return read_record(target.parent, target.stem) or {}, done.report()
 
     def plan(self, path: Path) -> dict[str, Any]:
@@ -167,7 +204,7 @@ class PhotoJob:
         planned, problem = plan_photo(y, task, options, self.priors)
         more = {"input": str(path), "task": task.name, "options": task.plain()}
         found = planned.to_dict() | more | {"operator": repr(problem.operator)}
-        return found | {"notes": [*planned.notes, *notes]}
+        return found | {"notes": [*notes, *planned.notes]}
 
     def _read(self, path: Path) -> tuple[Tensor, Task, Options, Photo | None, tuple[str, ...]]:
         if path.suffix.lower() != SUFFIX:
@@ -179,35 +216,6 @@ class PhotoJob:
         if options.sigma_y is None:
             options = replace(options, sigma_y=measured.sigma_y)
         return measured.y, measured.task, options, None, ()
-
-
-def photo_targets(inputs: Sequence[Path], out: Path, format: str | None) -> list[Path]:
-    """One output name per input; inputs of equal stem keep their suffix (or folder) in the name.
-
-    TIFF and WebP keep their format; all others become PNG, so that JPEG is not compressed again.
-    """
-    stems = Counter(p.stem for p in inputs)
-    names = [p.stem if stems[p.stem] == 1 else p.name.replace(".", "_") for p in inputs]
-    again = Counter(names)
-    names = [
-        n if again[n] == 1 else f"{p.resolve().parent.name}_{n}"
-        for n, p in zip(names, inputs, strict=True)
-    ]
-    if len(set(names)) < len(names):
-        raise ArgumentError(
-            "several inputs would have the same output name; restore them into different folders"
-        )
-    targets = []
-    for name, source in zip(names, inputs, strict=True):
-        suffix = source.suffix.lower()
-        if format is not None:
-            suffix = {"jpeg": ".jpg", "tiff": ".tif"}.get(format, f".{format}")
-        elif suffix not in (".tif", ".tiff", ".webp"):
-            suffix = ".png"
-        targets.append(out / f"{name}{suffix}")
-        if source.resolve() == targets[-1].resolve():
-            raise ArgumentError(f"output {targets[-1]} is the input itself; give another --out")
-    return targets
 
 
 @dataclass(frozen=True)
@@ -269,12 +277,14 @@ class Restoration:
         like: Photo | None = None,
         format: str | None = None,
         record: Mapping[str, Any] | None = None,
+        before: tuple[str, Tensor] | None = None,
     ) -> list[Path]:
         """Write the image, for several samples also one sample and the std, then the record.
 
         ``like``: the photo whose bit depth, alpha, profile and EXIF are kept. ``record``: more
-        values for ``NAME.result.json``, which is written last and marks a finished result. Returns
-        the paths of all files.
+        values for ``NAME.result.json``, which is written last and marks a finished result.
+        ``before``: label and image for the left half of ``NAME.compare.png``. Returns the paths of
+        all files.
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -288,6 +298,11 @@ class Restoration:
                 write_atomically(names[0], lambda p: _save_array(p, self.std))
                 save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
                 written += [sample, *names]
+            if before is not None:
+                written.append(path.with_name(f"{path.stem}.compare.png"))
+                panels = (before[0], before[1][0]), ("after", self.x[0])
+                pictures = [(label, upright(to_picture(x), like)) for label, x in panels]
+                save_picture(written[-1], side_by_side(pictures))
         content = self.to_dict() | dict(record or {})
         write_record(path.parent, path.stem, content, written)
         return [*written, record_path(path.parent, path.stem)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,16 @@ KIND_WORDS = {"consistency": "consistency model", "edm": "denoiser", "vp": "nois
 class Priors:
     """The priors of one name; each kind is loaded at its first use.
 
-    ``seconds``: time spent on loading so far.
+    ``seconds``: time spent on loading so far. ``loading`` is called with the name before it.
     """
 
-    def __init__(self, prior: str | Path | Prior, device: str | torch.device = "cpu") -> None:
-        self.device, self.seconds = device, 0.0
+    def __init__(
+        self,
+        prior: str | Path | Prior,
+        device: str | torch.device = "cpu",
+        loading: Callable[[str], None] | None = None,
+    ) -> None:
+        self.device, self.seconds, self.loading = device, 0.0, loading
         self._loaded: dict[str | None, Prior] = {}
         if isinstance(prior, str | Path):
             self.name, self._source = str(prior), prior
@@ -60,6 +65,8 @@ class Priors:
         return self._loaded[there[0]]
 
     def _load(self, kind: str | None) -> str:
+        if self.loading is not None:
+            self.loading(self.name)
         start = time.perf_counter()
         prior = catalogue.load_prior(self._source, kind=kind)
         kind = str(getattr(prior, "kind", "consistency"))

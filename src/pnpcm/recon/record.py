@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -38,9 +38,12 @@ class Request:
         return {"input": str(self.input), "sha256": self.sha256, "request": dict(self.choices)}
 
 
+RECORD = ".result.json"
+
+
 def record_path(folder: Path, name: str) -> Path:
     """The path of the record of the result ``name``."""
-    return folder / f"{name}.result.json"
+    return folder / f"{name}{RECORD}"
 
 
 def read_record(folder: Path, name: str) -> dict[str, Any] | None:
@@ -104,42 +107,53 @@ def _plain(value: Any) -> Any:
 
 
 # many inputs -------------------------------------------------------------------------------------
-Work = Callable[[Path, Path, Request], tuple[dict[str, Any], str]]
-"""(input, target, request) → the record that was written, and a report as text."""
+Watch = Callable[[str, float, int], None]
+"""Told (what is done now, parts of it done, their number; 0: unknown) during a reconstruction."""
+
+
+class Work(Protocol):
+    """The reconstruction of one input."""
+
+    def choices(self, path: Path) -> Mapping[str, Any]:
+        """The request of the user; a result of another request is computed again."""
+        ...
+
+    def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
+        """Write the result to ``target``; returns its record and a report as text."""
+        ...
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one input: ``done``, ``kept`` from an earlier run, or ``failed``."""
+    """The outcome of an input: ``done``, ``kept`` from an earlier run, ``failed``, ``skipped``."""
 
     input: Path
     status: str
-    output: Path | None = None
+    outputs: tuple[Path, ...] = ()
     message: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
-def process(
-    inputs: Sequence[Path], targets: Sequence[Path], choices: Mapping[str, Any], work: Work
-) -> Iterator[Outcome]:
+def process(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> Iterator[Outcome]:
     """Yield the outcome of each input, after ``work`` on those without a finished result.
 
-    ``targets``: output path of each result; its stem is the name of the record. ``choices``: the
-    request of the user, stored with each result; a result of another request, or of an input that
-    has changed, is computed again.
+    ``targets``: output path of each result; its stem is the name of the record. The request is
+    stored with each result; a result of another request, or of an input that has changed, is
+    computed again.
     """
     for folder in {target.parent for target in targets}:
         if folder.is_dir():
             remove_leftovers(folder)
     for path, target in zip(inputs, targets, strict=True):
         try:
-            request = Request.of(path, choices)
-            kept = finished(target.parent, target.stem, request)
-            if kept is not None:
-                yield Outcome(path, "kept", target.parent / kept["files"][0], record=kept)
-                continue
-            record, report = work(path, target, request)
-            yield Outcome(path, "done", target.parent / record["files"][0], report, record)
+            request = Request.of(path, work.choices(path))
+            status, report = "kept", ""
+            record = finished(target.parent, target.stem, request)
+            if record is None:
+                status = "done"
+                record, report = work(path, target, request)
+            written = tuple(target.parent / name for name in record["files"])
+            yield Outcome(path, status, written, report, record)
         except (PnPCMError, OSError) as error:
             text = str(error)
             yield Outcome(path, "failed", message=text if str(path) in text else f"{path}: {text}")

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pnpcm.core import LinearOperator, Operator, Result, Step
+from pnpcm.priors import TiledPrior
 from pnpcm.recon.plan import Plan
 from pnpcm.rng import generators
 from pnpcm.solvers import SOLVERS
@@ -25,25 +27,76 @@ def run(
     *,
     at_once: int = 1,
     callback: Callable[[Step], None] | None = None,
+    watch: Callable[[float, int], None] | None = None,
 ) -> tuple[Result, Tensor]:
     """The last result, and all samples ``(K, B, …)``; ``seeds[k][b]``: seed of sample k, image b.
 
     ``at_once``: number of samples of a single image that the solver computes as one batch. The
-    notes of the result are those of all samples, each once.
+    notes of the result are those of all samples, each once. ``watch`` is told the steps done (a
+    tile of a large image is a part of one) and their number.
     """
     solver, found = SOLVERS[plan.method](plan.prior, plan.config), []
     notes: dict[str, None] = {}
     together = at_once if len(y) == 1 else 1
-    for first in range(0, len(seeds), together):
-        some = [seed for row in seeds[first : first + together] for seed in row]
-        each = y if len(some) == len(y) else y.expand(len(some), *y.shape[1:]).contiguous()
-        start = None  # the solver's own
-        if plan.start_scale is not None:
-            start = plan.start_scale * cast(LinearOperator, operator).A_adjoint(each)
-        result = solver(each, operator, generator=generators(some), x_init=start, callback=callback)
-        found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
-        notes |= dict.fromkeys(result.notes)
+    starts = range(0, len(seeds), together)
+    with _watched(plan, y, operator, len(seeds), len(starts), watch, callback) as told:
+        for first in starts:
+            some = [seed for row in seeds[first : first + together] for seed in row]
+            each = y if len(some) == len(y) else y.expand(len(some), *y.shape[1:]).contiguous()
+            start = None  # the solver's own
+            if plan.start_scale is not None:
+                start = plan.start_scale * cast(LinearOperator, operator).A_adjoint(each)
+            result = solver(each, operator, generator=generators(some), x_init=start, callback=told)
+            found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
+            notes |= dict.fromkeys(result.notes)
     return replace(result, notes=tuple(notes)), torch.cat(found)
+
+
+@contextmanager
+def _watched(
+    plan: Plan,
+    y: Tensor,
+    operator: Operator,
+    samples: int,
+    runs: int,
+    watch: Callable[[float, int], None] | None,
+    callback: Callable[[Step], None] | None,
+) -> Iterator[Callable[[Step], None] | None]:
+    """The callback of ``runs`` runs of the solver, during which ``watch`` is told their progress.
+
+    Calls of the network are counted, of which a step has one, or one per tile and image; without a
+    network the steps are counted.
+    """
+    if watch is None:
+        yield callback
+        return
+    prior, network = plan.prior, getattr(plan.prior, "network", None)
+    nfe: int = getattr(plan.config, "nfe", 0)
+    total = runs * (nfe or getattr(plan.config, "n_iter", 1))
+    watch(0, total)
+    done = count(1)
+    if not isinstance(network, nn.Module) or nfe == 0:
+
+        def step(one: Step) -> None:
+            watch(min(next(done), total), total)
+            if callback is not None:
+                callback(one)
+
+        yield step
+        return
+    calls = total
+    if isinstance(prior, TiledPrior):
+        tiles = prior.n_tiles(operator.x_shape(y)[-2:])  # type: ignore[attr-defined]
+        calls = total if tiles == 1 else tiles * samples * len(y) * nfe
+
+    def call(*_: object) -> None:
+        watch(total * min(1.0, next(done) / calls), total)
+
+    hook = network.register_forward_hook(call)
+    try:
+        yield callback
+    finally:
+        hook.remove()
 
 
 @contextmanager

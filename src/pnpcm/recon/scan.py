@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from pnpcm.problems import Custom, Problem
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
-from pnpcm.recon.record import Request, write_record
+from pnpcm.recon.record import Request, Watch, write_record
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "mri"
@@ -71,7 +72,7 @@ def reconstruct(
     chosen = Options.of(options, choices)
     priors = Priors(DEFAULT_PRIOR if chosen.prior is None else chosen.prior, chosen.device)
     planned = _planned(scan, preparation or SliceOptions(**how), chosen, priors, slices)
-    return _volume(*planned, solve, callback)
+    return _volume(*planned, solve=solve, callback=callback)
 
 
 def _planned(
@@ -169,10 +170,9 @@ class ScanJob:
     slices: str | None = None
     formats: tuple[str, ...] = ("h5", "nifti", "png", "html")
     reading: Mapping[str, Any] = field(default_factory=dict)
-    progress: Callable[[str, int, int], None] | None = None
-    """Called with the name of the scan, the number of finished slices and of all slices."""
+    watch: Watch = field(default=lambda what, done, total: None)
 
-    def choices(self) -> dict[str, Any]:
+    def choices(self, path: Path) -> dict[str, Any]:
         """The request of the user; a result of another request is computed again."""
         mask = None if self.mask is None else dict(vars(self.mask))
         more = {"pnpcm": __version__, "slices": self.slices, "formats": list(self.formats)}
@@ -182,16 +182,15 @@ class ScanJob:
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
         """Reconstruct one raw file to the folder of ``target``; returns its record and a report."""
-        scan = read_scan(path, **self.reading)
         name = target.stem
-        count = len(parse_slices(self.slices, scan.n_slices) or range(scan.n_slices))
-
-        def step(done: int) -> None:
-            if self.progress is not None:
-                self.progress(name, done, count)
-
-        step(0)
-        volume = _volume(*self._plan(scan), None, step)
+        self.watch(f"{name}, reading", 0, 0)
+        scan = read_scan(path, **self.reading)
+        self.watch(f"{name}, preparing", 0, 0)
+        volume = _volume(
+            *self._plan(scan),
+            watch=lambda done, total: self.watch(f"{name}, slice", done, total),
+        )
+        self.watch(f"{name}, writing", 0, 0)
         seconds = volume.record["seconds"]
         target.parent.mkdir(parents=True, exist_ok=True)
         with timed(seconds, "write"):
@@ -272,9 +271,12 @@ def _middle(scan: Scan, indices: tuple[int, ...]) -> tuple[int, Tensor]:
 def _volume(
     planned: ScanPlan,
     seconds: dict[str, float],
-    solve: Solve | None,
-    callback: Callable[[int], None] | None,
+    *,
+    solve: Solve | None = None,
+    callback: Callable[[int], None] | None = None,
+    watch: Callable[[float, int], None] = lambda done, total: None,
 ) -> Volume:
+    """The volume; ``watch`` is told the slices done, with parts of the present ones, and all."""
     options = planned.plan.options
     run_notes: dict[str, None] = {}
     pages: dict[int, Page] = {}
@@ -291,7 +293,9 @@ def _volume(
             else:  # a prior for as many images as there are sets of coil maps
                 prior = planned.plan.prior and with_sets(planned.plan.prior, part.operator.map_sets)
                 plan = replace(planned.plan, prior=prior)
-                result, drawn = run(plan, part.y, part.operator, seeds)
+                counts = (len(pages), len(indices), len(planned.slices))
+                here = partial(_told, watch, counts)
+                result, drawn = run(plan, part.y, part.operator, seeds, watch=here)
                 run_notes |= dict.fromkeys(result.notes)
         with timed(seconds, "check"):
             std = part.noise_std
@@ -338,6 +342,14 @@ def _volume(
         geometry=geometry_of(planned.scan.geometry, planned.scan.n_slices, planned.slices),
         record=record,
     )
+
+
+def _told(
+    watch: Callable[[float, int], None], slices: tuple[int, int, int], done: float, steps: int
+) -> None:
+    """Tell ``watch`` the slices done; ``slices``: those before, now (at ``done``) and all."""
+    before, now, number = slices
+    watch(before + now * done / steps, number)
 
 
 def _parts(planned: ScanPlan, seconds: dict[str, float]) -> Iterator[tuple[Slices, list[int]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,6 +25,20 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".mpo", ".tif", ".tiff", ".webp")
 MAX_PIXELS = 400_000_000
 """Larger files are refused, as a protection against decompression bombs."""
 
+_RAW = "3fr arw cr2 cr3 crw dcr dng erf iiq kdc mrw nef nrw orf pef raf raw rw2 sr2 srf srw x3f"
+UNREADABLE = {".gif": "GIF", ".bmp": "BMP", ".heic": "HEIC", ".heif": "HEIC", ".avif": "AVIF"}
+UNREADABLE |= {f".{name}": "camera raw" for name in _RAW.split()}
+"""Formats of pictures that are not read, by suffix in lower case."""
+_CONVERTERS = {  # tool, words of its command, suffix of the result
+    "GIF": ("ImageMagick 7", "magick {}[0] {}", ".png"),
+    "BMP": ("ImageMagick 7", "magick {} {}", ".png"),
+    "HEIC": ("libheif", "heif-convert {} {}", ".png"),
+    "AVIF": ("libavif", "avifdec {} {}", ".png"),
+    "camera raw": ("darktable", "darktable-cli {} {}", ".tif"),
+}
+_BRANDS = {b"avif": "AVIF", b"avis": "AVIF", b"crx ": "camera raw"}
+_BRANDS |= dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1"), "HEIC")
+
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # exceptions of Pillow, tifffile, zlib and this package for damaged files
 DAMAGE: tuple[type[Exception], ...] = (OSError, SyntaxError, ValueError, EOFError, LookupError)
@@ -34,6 +49,18 @@ class Raw(NamedTuple):
     pixels: Array  # (H, W, 1 to 4), uint8, uint16 or floats in [0, 1]; with 2 or 4: last is alpha
     icc: bytes | None
     exif: bytes | None
+
+
+def unreadable(path: Path, kind: str) -> str:
+    """The sentence for a picture of a format that is not read, with a command that converts it."""
+    tool, words, suffix = _CONVERTERS[kind]
+    names = iter((path, path.with_suffix(suffix)))
+    command = shlex.join(w.format(next(names)) if "{}" in w else w for w in words.split())
+    target = {"GIF": "PNG (one frame)", "camera raw": "TIFF"}.get(kind, "PNG")
+    return (
+        f"{path} is a {kind} file, which pnpcm does not read; convert it to {target}, for example "
+        f"with {tool}: {command}"
+    )
 
 
 def kind_of_file(path: Path) -> str:
@@ -48,14 +75,23 @@ def kind_of_file(path: Path) -> str:
         raise ArgumentError(f"{path} cannot be read: {error.strerror}") from error
     if not head:
         raise ArgumentError(f"{path} is empty, expected an image")
+    # most camera raw files begin like TIFF files, of which the first page is a small preview
+    raw = UNREADABLE.get(path.suffix.lower()) == "camera raw"
     if head.startswith(SIGNATURE):
         return "PNG"
     if head.startswith(b"\xff\xd8\xff"):
         return "JPEG"
-    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+") and not raw:
         return "TIFF"
     if head[:4] == b"RIFF" and head[8:] == b"WEBP":
         return "WEBP"
+    kind = UNREADABLE.get(path.suffix.lower())
+    if head[4:8] == b"ftyp":
+        kind = _BRANDS.get(head[8:], kind)
+    elif head[:4] == b"GIF8":
+        kind = "GIF"
+    if kind is not None:
+        raise ArgumentError(unreadable(path, kind))
     raise ArgumentError(
         f"{path} is not a PNG, JPEG, TIFF or WebP file, judged by its content; convert it to one"
     )

@@ -8,20 +8,30 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.io.files import write_atomically
-from pnpcm.io.photos.base import DAMAGE, Array, Raw, kind_of_file, read_pillow, resize_exif, save
+from pnpcm.io.photos.base import (
+    DAMAGE,
+    Array,
+    Raw,
+    kind_of_file,
+    read_pillow,
+    resize_exif,
+    save,
+    tags,
+)
 from pnpcm.io.photos.png16 import png_bytes, read_png
 from pnpcm.io.photos.tiff import read_tiff, tiff_bytes
 
 _FORMATS = {"png": "PNG", "jpeg": "JPEG", "tiff": "TIFF", "webp": "WEBP"}
 _BY_SUFFIX = {".jpg": "JPEG", ".mpo": "JPEG", ".tif": "TIFF"}
 _BY_SUFFIX |= {f".{name}": kind for name, kind in _FORMATS.items()}
+_ORIENTATION = 0x112
 _LONGEST = {"JPEG": 65500, "WEBP": 16383}
 _READERS: dict[str, Callable[[Path], Raw]] = {
     "PNG": read_png,
@@ -112,6 +122,18 @@ def write_photo(path: str | Path, x: Tensor, like: Photo, *, format: str | None 
         write_atomically(path, lambda temporary: temporary.write_bytes(content))
     else:
         write_atomically(path, lambda temporary: save(temporary, raw, kind))
+
+
+def upright(picture: Image.Image, like: Photo | None) -> Image.Image:
+    """``picture`` rotated as the EXIF orientation of ``like`` says, with its colour profile."""
+    if like is None:
+        return picture
+    exif = picture.getexif()
+    exif[_ORIENTATION] = tags(like.exif).get(_ORIENTATION, 1)
+    found = ImageOps.exif_transpose(picture)
+    if like.icc and found.mode == "RGB" and like.x.shape[1] == 3:
+        found.info["icc_profile"] = like.icc
+    return found
 
 
 def _quantized(x: Tensor, bits: int) -> Array:

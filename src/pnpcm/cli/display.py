@@ -1,0 +1,145 @@
+"""Progress on stderr and results on stdout of the commands that reconstruct many inputs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import typer
+
+if TYPE_CHECKING:
+    from pnpcm.recon.record import Outcome
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """A line on a terminal while torch is imported, which takes seconds."""
+    if "torch" in sys.modules or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("pnpcm: loading torch"):
+        yield
+
+
+class Display:
+    """Shows what a command does with each of its inputs.
+
+    On a terminal: bars with the time that remains, which disappear at the end. Otherwise one line
+    on stderr when the solver starts on an input, none with ``as_json``. Results are printed to
+    stdout while no bar is shown, so that a file or a pipe contains nothing else.
+    """
+
+    def __init__(self, command: str, count: int, *, as_json: bool = False) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.command, self.count, self.as_json = command, count, as_json
+        self.index = 0
+        console = Console(stderr=True)
+        self.live = console.is_terminal
+        self.bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not self.live,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._whole = self.bars.add_task(command, total=count, visible=count > 1)
+        self._one = self.bars.add_task("", total=None)
+        self._shown = ""
+        self._announced = -1
+
+    def __enter__(self) -> Self:
+        self._turn(True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._turn(False)
+
+    def _turn(self, on: bool) -> None:
+        if self.live:  # elsewhere stop() would print an empty line
+            (self.bars.start if on else self.bars.stop)()
+
+    def __call__(self, what: str, done: float = 0, total: int = 0) -> None:
+        """Show ``what`` is done now, and ``done`` of its ``total`` parts (0: unknown)."""
+        text = what
+        if total:
+            text += f" {min(int(done) + 1, total)} of {total}"
+            if not (self.live or self.as_json) and self._announced < self.index:
+                self._announced = self.index
+                place = f" {self.index + 1} of {self.count}" if self.count > 1 else ""
+                print(f"{self.command}{place}: {text}", file=sys.stderr, flush=True)
+        if what != self._shown:
+            self._shown = what
+            self.bars.remove_task(self._one)
+            self._one = self.bars.add_task(text, total=total or None)
+        self.bars.update(self._one, completed=done, description=text)
+        now = self.index + (done / total if total else 0)
+        whole = f"{self.command}, {self.index} of {self.count} done"
+        self.bars.update(self._whole, completed=now, description=whole)
+
+    def loading(self, prior: str) -> None:
+        """Show that a prior is loaded."""
+        self(f"loading prior {prior}")
+
+    def print(self, text: str) -> None:
+        """Print ``text`` to stdout while no bar is shown."""
+        self._turn(False)
+        print(text, flush=True)
+        self._turn(True)
+
+    def show(self, outcomes: Iterable[Outcome], spelled: Callable[[str], str]) -> None:
+        """Print one line (or JSON object) per outcome; exit with 1 or 2 on failures.
+
+        ``spelled``: a message in the spelling of the command line.
+        """
+        statuses: list[str] = []
+        for outcome in outcomes:
+            self._turn(False)
+            statuses.append(outcome.status)
+            if self.as_json:
+                print(json.dumps(_line(outcome), ensure_ascii=False), flush=True)
+            elif outcome.status in ("failed", "skipped"):
+                word = "skipped: " if outcome.status == "skipped" else ""
+                print(f"pnpcm: {word}{spelled(outcome.message)}", file=sys.stderr, flush=True)
+            else:
+                self._result(outcome)
+            self.index += outcome.status != "skipped"
+            self._turn(self.index < self.count)
+        if len(statuses) > 1 and not self.as_json:
+            words = ("done", "kept", "failed", "skipped")
+            counts = [f"{statuses.count(w)} {w}" for w in words if w in statuses]
+            print(", ".join(counts))
+        if "failed" in statuses:
+            raise typer.Exit(2 if self.count == 1 else 1)
+
+    def _result(self, outcome: Outcome) -> None:
+        line = f"{outcome.status}: {', '.join(map(str, outcome.outputs))}"
+        if self.count > 1:
+            check = outcome.record.get("check", {})
+            verdict = "; ".join([check.get("verdict", ""), *check.get("warnings", [])])
+            line = f"{outcome.input} · {verdict} · {line}"
+        elif outcome.message:
+            print(outcome.message)
+        print(line, flush=True)
+
+
+def _line(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = {"input": str(outcome.input), "status": outcome.status}
+    if outcome.status in ("failed", "skipped"):
+        return found | {"error": outcome.message}
+    return found | {"output": str(outcome.outputs[0])} | dict(outcome.record)

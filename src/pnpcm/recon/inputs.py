@@ -1,0 +1,179 @@
+"""Input files of a run, in folders and subfolders, and the names of its outputs."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pnpcm.errors import ArgumentError
+from pnpcm.io.photos import SUFFIXES, UNREADABLE, unreadable
+from pnpcm.recon.record import RECORD, Outcome, read_record, record_path
+
+FORMATS = {
+    "png": (".png",),
+    "jpeg": (".jpg", ".jpeg"),
+    "tiff": (".tif", ".tiff"),
+    "webp": (".webp",),
+}
+"""Formats of outputs and their suffixes."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input file; ``below``: its subfolder in the folder that was given."""
+
+    path: Path
+    below: Path = Path()
+
+
+def find_inputs(
+    given: Sequence[Path], suffixes: Sequence[str], *, recursive: bool = False
+) -> tuple[list[Input], list[Outcome]]:
+    """The files given and those in folders that end in ``suffixes``, sorted; and skipped pictures.
+
+    Skipped are pictures of formats that are not read, each with a sentence. Hidden files and
+    outputs of earlier runs (see :func:`_outputs`) are left out.
+    """
+    found: dict[Path, Input] = {}
+    skipped: dict[Path, Outcome] = {}
+    for path in given:
+        if not path.exists():
+            raise ArgumentError(f"input {path} does not exist; check the path")
+        if not path.is_dir():
+            found.setdefault(path, Input(path))
+            continue
+        files = _files(path, recursive)
+        other = {p: UNREADABLE[s] for p in files if (s := p.suffix.lower()) in UNREADABLE}
+        files = [p for p in files if p.suffix.lower() in suffixes]
+        own = _outputs(files)
+        files = [p for p in files if p not in own]
+        if not files:
+            raise ArgumentError(_nothing_in(path, suffixes, other, recursive))
+        for file in files:
+            found.setdefault(file, Input(file, file.parent.relative_to(path)))
+        for file, kind in other.items():
+            skipped[file] = Outcome(file, "skipped", message=unreadable(file, kind))
+    return list(found.values()), list(skipped.values())
+
+
+def _files(folder: Path, recursive: bool) -> list[Path]:
+    """The files of a folder, with ``recursive`` of its subfolders as well, without hidden ones."""
+    found = []
+    for root, folders, names in os.walk(folder):
+        found += [Path(root) / name for name in names if not name.startswith(".")]
+        folders[:] = [name for name in folders if recursive and not name.startswith(".")]
+    return sorted(found)
+
+
+def _outputs(files: Sequence[Path]) -> set[Path]:
+    """The files that earlier runs have written beside a result or from another one of the files.
+
+    Beside a result: samples, standard deviations, comparisons, previews of measurement files. A
+    result whose input is not among the files is an input of its own, e.g. of the next task.
+    """
+    names, found = {p.name for p in files}, set()
+    for folder in {p.parent for p in files}:
+        for path in folder.glob(f"*{RECORD}"):
+            record = read_record(folder, path.name.removesuffix(RECORD)) or {}
+            first, *rest = record.get("files") or [""]
+            found |= {folder / name for name in rest}
+            if Path(str(record.get("input"))).name in names - {first}:
+                found.add(folder / first)
+    measured = {p.with_suffix("") for p in files if p.suffix == ".npz"}
+    return found | {p for p in files if p.suffix == ".png" and p.with_suffix("") in measured}
+
+
+def _nothing_in(
+    folder: Path, suffixes: Sequence[str], other: dict[Path, str], recursive: bool
+) -> str:
+    sentence = f"input {folder} is a folder without images ({', '.join(suffixes)})"
+    if other:
+        return f"{sentence}; {unreadable(*next(iter(other.items())))}"
+    if not recursive and any(p.is_dir() and p.name[0] != "." for p in folder.iterdir()):
+        return f"{sentence}, but with subfolders; --recursive takes the images in them"
+    return sentence
+
+
+# outputs -----------------------------------------------------------------------------------------
+def photo_targets(
+    inputs: Sequence[Input], tasks: Sequence[str], out: Path, format: str | None = None
+) -> list[Path]:
+    """The output of each input: ``out`` if it is an image file, else ``NAME.TASK.png`` below it.
+
+    Inputs of equal name keep their suffix (or folder) in the name. TIFF and WebP keep their
+    format; all others become PNG, so that JPEG is not compressed again.
+    """
+    if format is not None and format not in FORMATS:
+        raise ArgumentError(f"format is {format!r}, expected {_or(list(FORMATS))}")
+    suffix = out.suffix.lower()
+    if not out.is_dir() and suffix in (*SUFFIXES, *UNREADABLE):
+        known = [s for each in FORMATS.values() for s in each]
+        if suffix not in known:
+            raise ArgumentError(f"out is {out}, expected a folder or a file in {_or(known)}")
+        if len(inputs) > 1:
+            raise ArgumentError(f"out is {out}, one file for {len(inputs)} inputs; give a folder")
+        if format is not None and suffix not in FORMATS[format]:
+            raise ArgumentError(f"format is {format!r}, but --out ends in {suffix}; leave one out")
+        targets = [out]
+    else:
+        if out.is_file():
+            raise ArgumentError(f"out is {out}, a file that exists; give a folder or an image file")
+        names = _distinct(inputs)
+        targets = [
+            out / i.below / f"{name}.{task}{_suffix(i.path, format)}"
+            for i, name, task in zip(inputs, names, tasks, strict=True)
+        ]
+    sources = {i.path.resolve() for i in inputs}
+    for target in targets:
+        if target.resolve() in sources:
+            raise ArgumentError(f"output {target} is an input; give another --out")
+    if targets == [out]:
+        _check_replaceable(out, inputs[0].path, tasks[0])
+    return targets
+
+
+def _distinct(inputs: Sequence[Input]) -> list[str]:
+    """A name for each input, different from those of others in the same subfolder."""
+    names = [i.path.stem for i in inputs]
+    whole = [i.path.name.replace(".", "_") for i in inputs]
+    parents = [i.path.resolve().parent.name for i in inputs]
+    for longer in (whole, [f"{a}_{b}" for a, b in zip(parents, whole, strict=True)]):
+        keys = [(i.below, name) for i, name in zip(inputs, names, strict=True)]
+        count = Counter(keys)
+        names = [k[1] if count[k] == 1 else name for k, name in zip(keys, longer, strict=True)]
+    if len({(i.below, name) for i, name in zip(inputs, names, strict=True)}) < len(inputs):
+        raise ArgumentError(
+            "several inputs would have the same output name; restore them into different folders"
+        )
+    return names
+
+
+def _suffix(source: Path, format: str | None) -> str:
+    if format is not None:
+        return FORMATS[format][0]
+    suffix = source.suffix.lower()
+    return suffix if suffix in (".tif", ".tiff", ".webp") else ".png"
+
+
+def _check_replaceable(target: Path, source: Path, task: str) -> None:
+    """Refuse to replace a file other than an earlier result of this input and task."""
+    record = read_record(target.parent, target.stem) or {}
+    first = next(iter(record.get("files") or [""]))
+    if first and first != target.name and (target.parent / first).exists():
+        raise ArgumentError(
+            f"out is {target}, but its record {record_path(target.parent, target.stem)} belongs to "
+            f"{first}; give another name"
+        )
+    earlier = Path(str(record.get("input"))).name == source.name and record.get("task") == task
+    if target.exists() and not (first and earlier):
+        raise ArgumentError(
+            f"out is {target}, which exists and is not an earlier result of {source.name} with the "
+            f"task {task}; delete it or give another name"
+        )
+
+
+def _or(words: Sequence[str]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
