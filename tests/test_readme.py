@@ -1,9 +1,14 @@
 """The code in README and docstrings runs."""
 
 import re
+import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image, ImageDraw
+
+from pnpcm.cli import main
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -21,6 +26,55 @@ def test_the_readmes_python_runs(
     printed = capsys.readouterr().out
     assert "torch.Size([2, 3, 256, 256]) 4" in printed
     assert "all laws hold" in printed
+
+
+OPERATOR = """
+class MyOperator:
+    def A(self, x):
+        return x.roll(1, -1)
+
+    def A_adjoint(self, y):
+        return y.roll(-1, -1)
+"""
+
+
+def test_the_readmes_commands_of_restore_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On images of 32 pixels; every file that a command names exists, and no other."""
+    monkeypatch.chdir(tmp_path)
+    values = np.random.default_rng(0).normal(128, 20, (32, 32, 3))
+    image, mask = Image.fromarray(values.astype(np.uint8)), Image.new("L", (32, 32))
+    ImageDraw.Draw(mask).line((0, 0, 31, 20), fill="white", width=2)
+    for name in ("scans", "masks", "small/sub"):
+        Path(name).mkdir(parents=True)
+    for name in ("noisy.png", "old.jpg", "photo.png", "shaken.png", "y.png", "scans/a.png"):
+        image.save(name)
+    image.resize((16, 16)).save("small/sub/a.png")
+    for name in ("scratches.png", "masks/a.png"):
+        mask.save(name)
+    Path("my_module.py").write_text(OPERATOR)
+    section = README.read_text(encoding="utf-8").split("## Restore an image")[1]
+    block = section.split("```")[1]
+    commands = [shlex.split(line, comments=True) for line in block.strip().splitlines()]
+    assert len(commands) >= 6
+    for words in commands:
+        monkeypatch.setattr("sys.argv", words)
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        assert exit_.value.code == 0, words
+    written = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.json")}
+    assert written == {
+        "out/restored/noisy.denoise.result.json",
+        "out/restored/old.jpeg.result.json",
+        "out/restored/photo.inpaint.result.json",
+        "out/restored/a.inpaint.result.json",
+        "large/sub/a.superres.result.json",
+        "clean.result.json",
+        "out/restored/shaken.deblur.result.json",
+        "out/restored/y.custom.result.json",
+    }
+    assert Path("large/sub/a.superres.compare.png").is_file()
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:

@@ -158,3 +158,19 @@ def test_two_scans_of_one_name_are_refused(raw: Path, tmp_path: Path) -> None:
 def test_messages_use_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:
     refused(r"--steps must be", "mri", raw, "--steps", 0, "--out", tmp_path)
     refused(r"--sigma-y is 'x'", "mri", raw, "--sigma-y", "x", "--out", tmp_path)
+
+
+def test_progress_names_the_scan_and_the_slice(
+    raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["mri", str(raw), "--mask", "gaussian1d", "--acs", "16", "--acceleration", "2"]
+    words += ["--steps", "2", "--format", "npy", "--out", str(tmp_path)]
+    result = RUN.invoke(app, words)
+    assert result.stderr == "mri: head, slice 1 of 2\n"
+    assert result.stdout.splitlines()[-1] == f"done: {tmp_path / 'head.npy'}"
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
+    monkeypatch.setenv("COLUMNS", "100")
+    result = RUN.invoke(app, [*words, "--seed", "1", "--json"])
+    assert json.loads(result.stdout)["status"] == "done"
+    for text in ("head, reading", "loading prior mri", "head, slice 1 of 2", "head, slice 2 of 2"):
+        assert text in result.stderr

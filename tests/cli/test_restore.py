@@ -67,8 +67,10 @@ def test_a_noisy_picture(run: Run, tmp_path: Path) -> None:
     done = run("restore", tmp_path / "in.png", "--task", "denoise", "--out", tmp_path / "out")
     assert done.code == 0, done.err
     assert "network evaluations" in done.out
-    assert score(tmp_path / "out" / "in.png", picture()) > score(tmp_path / "in.png", picture()) + 2
-    record = json.loads((tmp_path / "out" / "in.result.json").read_text())
+    restored = tmp_path / "out" / "in.denoise.png"
+    assert done.out.splitlines()[-1] == f"done: {restored}"
+    assert score(restored, picture()) > score(tmp_path / "in.png", picture()) + 2
+    record = json.loads((tmp_path / "out" / "in.denoise.result.json").read_text())
     assert record["task"] == "denoise"
     assert 0.05 < record["sigma_y"] < 0.11  # 20 / 255 = 0.078
     assert record["check"]["verdict"]
@@ -107,7 +109,9 @@ def test_one_bad_file_among_good_ones(run: Run, tmp_path: Path) -> None:
     assert len(lines) == 2
     assert "cut.png" in lines[0]
     assert "text.png" in lines[1]
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["good.png", "good.result.json"]
+    left = sorted(p.name for p in (tmp_path / "out").iterdir())
+    assert left == ["good.denoise.png", "good.denoise.result.json"]
+    assert done.out.splitlines()[-1] == "1 done, 2 failed"
 
 
 def test_scribbles_by_mask_and_by_colour(run: Run, tmp_path: Path) -> None:
@@ -122,7 +126,7 @@ def test_scribbles_by_mask_and_by_colour(run: Run, tmp_path: Path) -> None:
         words = ("restore", tmp_path / "in.png", "--task", "inpaint", flag, value, "--out", out)
         done = run(*words, "--sigma-y", 0.005)
         assert done.code == 0, done.err
-        assert score(out / "in.png", picture()) > before + 6
+        assert score(out / "in.inpaint.png", picture()) > before + 6
 
 
 def test_jpeg_reads_its_own_tables(run: Run, tmp_path: Path) -> None:
@@ -130,7 +134,7 @@ def test_jpeg_reads_its_own_tables(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = run("restore", tmp_path / "in.jpg", "--task", "jpeg", "--out", out)
     assert done.code == 0, done.err
-    assert score(out / "in.png", picture()) > score(tmp_path / "in.jpg", picture())
+    assert score(out / "in.jpeg.png", picture()) > score(tmp_path / "in.jpg", picture())
     picture().save(tmp_path / "in.png")
     refused = run("restore", tmp_path / "in.png", "--task", "jpeg", "--out", out)
     assert refused.code == 2
@@ -145,7 +149,8 @@ def test_blur_made_by_another_tool(run: Run, tmp_path: Path) -> None:
     done = run(*words, "--sigma-y", 0.005, "--out", tmp_path / "out")
     assert done.code == 0, done.err
     truth = picture(96).crop((16, 16, 80, 80))
-    assert score(tmp_path / "out" / "in.png", truth) > score(tmp_path / "in.png", truth) + 1
+    restored = tmp_path / "out" / "in.deblur.png"
+    assert score(restored, truth) > score(tmp_path / "in.png", truth) + 1
 
 
 @pytest.mark.parametrize(
@@ -171,9 +176,9 @@ def test_simulated_measurements_are_read_back(
     reference = ("--reference", tmp_path / "clean.png") if task == "phase-retrieval" else ()
     done = run("restore", measured / "clean.npz", "--out", out, "--steps", 2, *reference)
     assert done.code == 0, done.err
-    with Image.open(out / "clean.png") as result:
+    with Image.open(out / f"clean.{task}.png") as result:
         assert result.size == (47, 47)
-    record = json.loads((out / "clean.result.json").read_text())
+    record = json.loads((out / f"clean.{task}.result.json").read_text())
     assert record["task"] == task
 
 
@@ -186,7 +191,7 @@ def test_sixteen_bits_alpha_and_grey_stay(run: Run, tmp_path: Path) -> None:
     out = tmp_path / "out"
     inputs = (tmp_path / "rgba.png", tmp_path / "grey.tif")
     assert run("restore", *inputs, "--task", "denoise", "--out", out).code == 0
-    with Image.open(out / "rgba.png") as a, Image.open(out / "grey.tif") as b:
+    with Image.open(out / "rgba.denoise.png") as a, Image.open(out / "grey.denoise.tif") as b:
         assert a.mode == "RGBA"
         assert a.getchannel("A").tobytes() == rgba.getchannel("A").tobytes()
         values = np.asarray(b)
@@ -218,7 +223,7 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert done.code == 0, done.err
     noisy(32).save("unmirrored.png")
     before = score(Path("unmirrored.png"), picture(32))
-    assert score(Path("out/in.png"), picture(32)) > before + 2
+    assert score(Path("out/in.custom.png"), picture(32)) > before + 2
 
 
 @pytest.mark.parametrize(
@@ -250,10 +255,12 @@ def test_bad_words(run: Run, tmp_path: Path, words: tuple[object, ...], message:
 def test_bad_places(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     noisy(32).save(tmp_path / "in.png")
+    before = (tmp_path / "in.png").read_bytes()
     assert "without images" in run("restore", tmp_path / "empty", "--task", "denoise").err
     assert "does not exist" in run("restore", tmp_path / "no.png", "--task", "denoise").err
-    same = run("restore", tmp_path / "in.png", "--task", "denoise", "--out", tmp_path)
-    assert (same.code, "the input itself" in same.err) == (2, True)
+    same = run("restore", tmp_path / "in.png", "--task", "denoise", "--out", tmp_path / "in.png")
+    assert (same.code, "is an input" in same.err) == (2, True)
+    assert (tmp_path / "in.png").read_bytes() == before
     (tmp_path / "x.npz").write_bytes(b"PK nonsense")
     assert (
         "not a measurement file" in run("restore", tmp_path / "x.npz", "--out", tmp_path / "o").err
@@ -267,7 +274,7 @@ def test_a_single_pixel_column(run: Run, tmp_path: Path) -> None:
     assert refused.code == 2  # too small to estimate noise from
     assert "give --sigma-y" in refused.err
     assert run(*words, "--sigma-y", 0.08).code == 0
-    assert torch.isfinite(read_image(tmp_path / "out" / "thin.png")).all()
+    assert torch.isfinite(read_image(tmp_path / "out" / "thin.denoise.png")).all()
 
 
 def test_killed_in_the_middle_and_run_again(run: Run, tmp_path: Path) -> None:
@@ -288,7 +295,7 @@ def test_killed_in_the_middle_and_run_again(run: Run, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert done.out.count("kept: ") == len(finished)
     assert all((out / name).stat().st_mtime_ns == when for name, when in finished.items())
-    expected = [f"{k}{end}" for k in range(6) for end in (".png", ".result.json")]
+    expected = [f"{k}.denoise{end}" for k in range(6) for end in (".png", ".result.json")]
     assert sorted(p.name for p in out.iterdir()) == sorted(expected)
 
 
@@ -314,3 +321,161 @@ def test_a_reference_preset_names_the_missing_flag(run: Run, tmp_path: Path) -> 
     assert refused.code == 2
     assert "--reference-operator" in refused.err
     assert run(*words, *name, "--reference-operator").code == 0
+
+
+# names of outputs --------------------------------------------------------------------------------
+def test_results_of_two_tasks_stay_side_by_side(run: Run, tmp_path: Path) -> None:
+    noisy(32).save(tmp_path / "in.png")
+    words = ("restore", tmp_path / "in.png", "--out", tmp_path)
+    assert run(*words, "--task", "denoise").code == 0
+    assert run(*words, "--task", "deblur", "--gaussian", "5,1", "--steps", 1).code == 0
+    names = {p.name for p in tmp_path.iterdir()}
+    assert {"in.png", "in.denoise.png", "in.deblur.png", "in.denoise.result.json"} <= names
+    assert run(*words, "--task", "denoise").out.startswith("kept: ")
+    again = run("restore", tmp_path, "--task", "denoise", "--out", tmp_path, "--json")
+    assert [json.loads(line)["status"] for line in again.out.splitlines()] == ["kept"]
+
+
+def test_out_can_be_a_file(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        noisy(32).save(tmp_path / f"{name}.png")
+    result = tmp_path / "new" / "result.jpg"
+    words = ("restore", tmp_path / "a.png", "--task", "denoise", "--out", result)
+    done = run(*words)
+    assert done.code == 0, done.err
+    assert sorted(p.name for p in result.parent.iterdir()) == ["result.jpg", "result.result.json"]
+    with Image.open(result) as picture_:
+        assert picture_.format == "JPEG"
+    assert run(*words).out.startswith("kept: ")
+    before = result.read_bytes()
+    assert run(*words, "--sigma-y", 0.2).out.splitlines()[-1] == f"done: {result}"
+    assert result.read_bytes() != before  # another request for the same input and task
+    refusals = {
+        "not an earlier result": ("restore", tmp_path / "b.png", *words[2:]),
+        "belongs to result.jpg": (*words[:-1], result.with_suffix(".png")),
+        "2 inputs; give a folder": ("restore", tmp_path / "b.png", *words[1:]),
+        "--format is 'png'": (*words, "--format", "png"),
+        "expected a folder or a file": (*words[:-1], tmp_path / "result.gif"),
+    }
+    before = result.read_bytes()
+    for sentence, refused in refusals.items():
+        done = run(*refused)
+        assert (done.code, sentence in done.err) == (2, True), done.err
+    assert result.read_bytes() == before
+
+
+def test_masks_of_a_folder_by_name(run: Run, tmp_path: Path) -> None:
+    folder, masks = tmp_path / "in", tmp_path / "masks"
+    folder.mkdir()
+    masks.mkdir()
+    for k in range(3):
+        scribbled, mask = picture(32), Image.new("L", (32, 32))
+        for each, colour in ((scribbled, "#ff00ff"), (mask, "white")):
+            ImageDraw.Draw(each).line((0, 8 * k + 4, 31, 8 * k + 4), fill=colour, width=2)
+        scribbled.save(folder / f"{k}.png")
+        if k < 2:
+            mask.save(masks / f"{k}.png")
+    (masks / "0.txt").write_text("not a mask")
+    Image.new("L", (32, 32)).save(masks / "1.tif")
+    out = tmp_path / "out"
+    words = ("restore", folder, "--task", "inpaint", "--mask", masks, "--out", out, "--json")
+    rows = [json.loads(line) for line in run(*words).out.splitlines()]
+    assert [row["status"] for row in rows] == ["done", "failed", "failed"]
+    assert "1.png, 1.tif" in rows[1]["error"]
+    assert "none" in rows[2]["error"]
+    assert score(out / "0.inpaint.png", picture(32)) > score(folder / "0.png", picture(32)) + 6
+    (folder / "truth.png").unlink()
+    Image.open(masks / "0.png").rotate(180).save(masks / "0.png")  # another mask: computed again
+    (masks / "1.tif").unlink()
+    rows = [json.loads(line) for line in run(*words).out.splitlines()]
+    assert [row["status"] for row in rows] == ["done", "done", "failed"]
+
+
+def test_subfolders(run: Run, tmp_path: Path) -> None:
+    inner = tmp_path / "in" / "2019" / "may"
+    inner.mkdir(parents=True)
+    noisy(32).save(inner / "a.png")
+    words = ("restore", tmp_path / "in", "--task", "denoise", "--out", tmp_path / "out")
+    refused = run(*words)
+    assert (refused.code, "--recursive" in refused.err) == (2, True)
+    noisy(32).save(tmp_path / "in" / "a.png")
+    assert run(*words, "--recursive").code == 0
+    found = sorted(p.relative_to(tmp_path / "out") for p in (tmp_path / "out").rglob("*.png"))
+    assert found == [Path("2019/may/a.denoise.png"), Path("a.denoise.png")]
+
+
+def test_pictures_of_other_formats_are_skipped_with_a_sentence(run: Run, tmp_path: Path) -> None:
+    noisy(32).save(tmp_path / "a.png")
+    noisy(32).save(tmp_path / "b.gif")
+    (tmp_path / "c.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    words = ("restore", tmp_path, "--task", "denoise", "--out", tmp_path / "out")
+    done = run(*words)
+    assert done.code == 0
+    skipped = [line for line in done.err.splitlines() if line.startswith("pnpcm: skipped: ")]
+    assert len(skipped) == 2
+    assert "magick" in skipped[0]
+    assert "heif-convert" in skipped[1]
+    rows = [json.loads(line) for line in run(*words, "--json").out.splitlines()]
+    assert [row["status"] for row in rows] == ["skipped", "skipped", "kept"]
+    refused = run("restore", tmp_path / "c.HEIC", *words[2:])
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "is a HEIC file" in refused.err
+
+
+# the picture of before and after, notes, progress -------------------------------------------------
+def test_compare_shows_the_bicubic_enlargement_and_the_result(run: Run, tmp_path: Path) -> None:
+    picture(64).save(tmp_path / "in.png")
+    out = tmp_path / "out"
+    words = ("restore", tmp_path / "in.png", "--task", "superres", "--steps", 1, "--out", out)
+    done = run(*words, "--compare")
+    assert done.code == 0, done.err
+    assert "note: factor 4 (default)" in done.out
+    files = ["in.superres.png", "in.superres.compare.png"]
+    assert json.loads((out / "in.superres.result.json").read_text())["files"] == files
+    assert done.out.splitlines()[-1] == f"done: {out / files[0]}, {out / files[1]}"
+    with Image.open(out / files[0]) as result, Image.open(out / files[1]) as both:
+        after = np.asarray(result, np.float64)
+        sheet = np.asarray(both, np.float64)
+    assert sheet.shape == (256 + 19, 2 * 256 + 6, 3)  # labels of 13 · 3 / 2 pixels, a gap of 6
+    assert np.abs(sheet[-256:, -256:] - after).max() <= 1  # rounded in other precisions
+    enlarged = np.asarray(picture(64).resize((256, 256), Image.Resampling.BICUBIC), np.float64)
+    error = sheet[-256:, :256] - enlarged  # Pillow and torch have different cubics
+    assert np.sqrt(np.square(error).mean()) < 3
+    assert (sheet[:, 256:262].min((0, 2)) == [255, 255, 0, 0, 255, 255]).all()  # the line
+    assert (sheet[:19, :256] < 100).any()  # a label
+    assert run(*words).code == 0  # without --compare the picture is removed
+    assert sorted(p.name for p in out.iterdir()) == [files[0], "in.superres.result.json"]
+    assert "default" not in run(*words, "--factor", 4, "--dry-run").out
+
+
+def test_progress_is_one_line_per_input_without_a_terminal(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        noisy(32).save(tmp_path / f"{name}.png")
+    inputs = (tmp_path / "a.png", tmp_path / "b.png")
+    words = ("restore", *inputs, "--task", "denoise", "--steps", 2, "--out", tmp_path / "out")
+    lines = ["restore 1 of 2: a.png, step 1 of 2", "restore 2 of 2: b.png, step 1 of 2"]
+    assert run(*words).err.splitlines() == lines
+    assert run(*words, "--seed", 1, "--json").err == ""
+
+
+def test_progress_on_a_terminal_leaves_stdout_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes stderr for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    noisy(32).save(tmp_path / "in.png")
+    words = ("restore", tmp_path / "in.png", "--task", "denoise", "--steps", 2)
+    done = run(*words, "--out", tmp_path / "out", "--json")
+    assert json.loads(done.out)["status"] == "done"
+    for text in ("loading prior natural", "in.png, step 1 of 2", "in.png, step 2 of 2"):
+        assert text in done.err
+
+
+def test_simulate_does_not_replace_its_input(run: Run, tmp_path: Path) -> None:
+    picture(32).save(tmp_path / "clean.png")
+    before = (tmp_path / "clean.png").read_bytes()
+    done = run("simulate", tmp_path / "clean.png", "--task", "superres", "--out", tmp_path)
+    assert done.code == 2
+    assert "the folder of an input" in done.err
+    assert (tmp_path / "clean.png").read_bytes() == before

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
-from pnpcm.io.photos import SUFFIXES, Photo, read_photo, write_photo
+from pnpcm.io.files import side_by_side
+from pnpcm.io.photos import SUFFIXES, UNREADABLE, Photo, read_photo, upright, write_photo
 
 Array = NDArray[Any]
 ICC = bytes(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
@@ -623,3 +624,57 @@ def test_reading_does_not_share_memory(tmp_path: Path) -> None:
     photo.x.zero_()
     write_photo(tmp_path / "b.png", photo.x, replace(photo, exif=None))
     check(read_photo(tmp_path / "a.png"), pixels(4, 8), 8, "PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "command"),
+    [
+        ("a.gif", b"GIF89a\0\0\0\0\0\0", "GIF", "magick '{}/a.gif[0]' {}/a.png"),
+        ("b.png", b"GIF87a\0\0\0\0\0\0", "GIF", "magick '{}/b.png[0]' {}/b.png"),
+        ("a.bmp", b"BM\0\0\0\0\0\0\0\0\0\0", "BMP", "magick {}/a.bmp {}/a.png"),
+        ("IMG_1.HEIC", b"\0\0\0\x18ftypheic", "HEIC", "heif-convert {}/IMG_1.HEIC {}/IMG_1.png"),
+        ("phone.jpg", b"\0\0\0\x18ftypmif1", "HEIC", "heif-convert {}/phone.jpg {}/phone.png"),
+        ("x y.avif", b"\0\0\0\x18ftypavif", "AVIF", "avifdec '{}/x y.avif' '{}/x y.png'"),
+        ("a.nef", b"II*\0\x08\0\0\0\0\0\0\0", "camera raw", "darktable-cli {}/a.nef {}/a.tif"),
+        ("a.CR3", b"\0\0\0\x18ftypcrx ", "camera raw", "darktable-cli {}/a.CR3 {}/a.tif"),
+        ("a.raf", b"FUJIFILMCCD-", "camera raw", "darktable-cli {}/a.raf {}/a.tif"),
+    ],
+)
+def test_other_formats_get_one_sentence_with_a_command(
+    tmp_path: Path, name: str, content: bytes, kind: str, command: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ArgumentError, match=f"is a {kind} file") as caught:
+        read_photo(tmp_path / name)
+    assert str(caught.value).endswith(command.format(tmp_path, tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_suffix_alone_refuses_nothing_that_can_be_read(tmp_path: Path) -> None:
+    Image.fromarray(pixels(3, 8)).save(tmp_path / "a.gif", "PNG")
+    assert read_photo(tmp_path / "a.gif").format == "PNG"
+    assert not set(SUFFIXES) & set(UNREADABLE)
+
+
+def test_upright_turns_as_the_camera_says(tmp_path: Path) -> None:
+    """Orientation 6: the camera was turned, the picture is shown rotated clockwise by 90°."""
+    image = Image.fromarray(pixels(3, 8))
+    image.save(tmp_path / "a.png", exif=b"Exif\0\0" + exif(), icc_profile=ICC)
+    image.save(tmp_path / "b.png")
+    turned = upright(image.copy(), read_photo(tmp_path / "a.png"))
+    assert np.array_equal(np.asarray(turned), np.rot90(pixels(3, 8), -1))
+    assert turned.info["icc_profile"] == ICC
+    assert np.array_equal(np.asarray(upright(image, read_photo(tmp_path / "b.png"))), pixels(3, 8))
+    assert upright(image, None) is image
+
+
+def test_side_by_side_has_the_size_of_the_last_image() -> None:
+    small, large = (
+        Image.new("L", size, value) for size, value in (((30, 20), 10), ((300, 200), 90))
+    )
+    sheet = np.asarray(side_by_side([("before", small), ("after", large)]))
+    assert sheet.shape == (200 + 19, 2 * 300 + 6, 3)  # 19 = 13 · 3 / 2 rows of text
+    assert (sheet[19:, :300] == 10).all()
+    assert (sheet[19:, 306:] == 90).all()
+    tiny = np.asarray(side_by_side([("a", small), ("b", small)]))
+    assert tiny.shape == (8 * 20 + 19, 2 * 8 * 30 + 6, 3)  # 8 · 30 is the last multiple below 256

@@ -211,3 +211,20 @@ def test_exit_codes(
 def test_the_command_is_light_to_import() -> None:
     code = "import sys, pnpcm.cli.compare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_results_are_paired_with_the_image_that_they_are_named_after(tmp_path: Path) -> None:
+    refs, outs = tmp_path / "ref", tmp_path / "out"
+    refs.mkdir()
+    outs.mkdir()
+    for name in ("a", "b", "c.d"):
+        picture(refs / f"{name}.png")
+    for name in ("a.denoise", "b", "b.denoise", "c.d.denoise", "a.denoise.compare"):
+        picture(outs / f"{name}.png")
+    pairs = pair(refs, outs)
+    names = [(one.stem, two.stem) for one, two in pairs.files]
+    assert names == [("a", "a.denoise"), ("b", "b"), ("c.d", "c.d.denoise")]
+    assert [p.stem for p in pairs.only_out] == ["a.denoise.compare", "b.denoise"]
+    picture(outs / "a.deblur.png")
+    with pytest.raises(ArgumentError, match=r"a\.deblur\.png and a\.denoise\.png, results of two"):
+        pair(refs, outs)

@@ -14,7 +14,7 @@ from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
 from pnpcm.operators import FunctionOperator, GaussianBlur, Inpainting, SuperResolution, measure
-from pnpcm.priors import DenoiserPrior
+from pnpcm.priors import DenoiserPrior, DiffusionModel
 from pnpcm.problems import (
     Deblur,
     Denoise,
@@ -26,7 +26,9 @@ from pnpcm.problems import (
     Task,
 )
 from pnpcm.problems.measurement import simulate
-from pnpcm.recon import Restoration, restore
+from pnpcm.recon import Options, Restoration, restore
+from pnpcm.recon.photo import restore_with
+from pnpcm.recon.plan import Priors
 
 DATA = Path(pnpcm.__file__).parent / "data"
 
@@ -243,3 +245,55 @@ def test_levels_that_the_denoiser_was_not_trained_for_are_noted_once(
     assert f"note: {noted[0]}" in done.report()
     done.save(tmp_path / "x.png")
     assert noted[0] in json.loads((tmp_path / "x.result.json").read_text())["notes"]
+
+
+class Counted(torch.nn.Module):
+    """A network of stride 8 that returns zeros and counts its calls."""
+
+    stride, calls = 8, 0
+
+    def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
+        self.calls += 1
+        return torch.zeros_like(x)
+
+
+@pytest.mark.parametrize(
+    ("tile", "samples", "runs", "calls"),
+    [
+        (96, 1, 1, 3),
+        (96, 2, 1, 3),  # both samples in one batch
+        (16, 1, 1, 3 * 15),  # 5 · 3 tiles without overlap
+        (16, 2, 2, 3 * 15 * 2),
+    ],
+)
+def test_progress_counts_steps_and_tiles(tile: int, samples: int, runs: int, calls: int) -> None:
+    """Three steps on 80×48 pixels."""
+    network = Counted()
+    options = Options(sigma_y=0.05, steps=3, samples=samples, tile=tile, halo=0)
+    told: list[tuple[float, int]] = []
+    priors = Priors(DiffusionModel(network))
+    y = torch.zeros(1, 3, 80, 48)
+    restore_with(
+        y, Denoise(), options, priors, watch=lambda done, total: told.append((done, total))
+    )
+    assert [total for _, total in told] == [3 * runs] * (calls + 1)
+    assert [done for done, _ in told] == pytest.approx(np.linspace(0, 3 * runs, calls + 1))
+    before = network.calls
+    network(y, torch.zeros(1))
+    assert (network.calls, len(told)) == (before + 1, calls + 1)  # the hook is gone
+
+
+def test_progress_of_a_method_without_a_network_counts_its_iterations() -> None:
+    told: list[float] = []
+    seen: list[int] = []
+    options = Options(sigma_y=0.05, method="tv", settings={"n_iter": 4})
+    restore_with(
+        photo(16),
+        Denoise(),
+        options,
+        Priors("natural"),
+        callback=lambda step: seen.append(step.k),
+        watch=lambda done, total: told.append(done / total),
+    )
+    assert told == [0, 0.25, 0.5, 0.75, 1]
+    assert seen == [1, 2, 3, 4]
