@@ -1,6 +1,7 @@
 """Every task: its operator fits its images, what is measured can be solved, options are checked."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from pnpcm.problems import (
     PhaseRetrievalTask,
     SuperRes,
     Task,
+    TaskChoice,
     build,
 )
 from pnpcm.problems.task import conditioning
@@ -190,3 +192,20 @@ def test_missing_share_is_rounded() -> None:
     mask[:68] = 0
     assert Inpaint(mask=mask.reshape(10, 10)).options == {"missing": 0.7}
     assert math.isclose(Inpaint(missing=0.5).options["missing"], 0.5)
+
+
+def test_the_mask_of_an_image_has_its_name_and_subfolder(tmp_path: Path) -> None:
+    masks, images = tmp_path / "masks", tmp_path / "in"
+    for name in ("a.png", "b.png", "b.tif", "s/a.png"):
+        for folder in (masks, images):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+    choice = TaskChoice("inpaint", mask=masks)
+    assert choice.mask_of(images / "a.png") == masks / "a.png"
+    assert choice.mask_of(images / "s" / "a.png") == masks / "s" / "a.png"
+    with pytest.raises(ArgumentError, match=r"named b .*; found: b\.png, b\.tif"):
+        choice.mask_of(images / "b.png")
+    with pytest.raises(ArgumentError, match="found: none"):
+        choice.mask_of(masks / "a.png")  # an image is not its own mask
+    single = masks / "a.png"
+    assert TaskChoice("inpaint", mask=single).mask_of(images / "b.png") == single

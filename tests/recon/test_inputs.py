@@ -29,6 +29,13 @@ def test_hidden_and_other_files_are_left_out(tmp_path: Path) -> None:
     assert found(tmp_path, recursive=True) == ["a.jpg", "b.PNG", "sub/d.png"]
 
 
+def test_masks_are_not_inputs(tmp_path: Path) -> None:
+    touch(tmp_path, "a.png", "masks/a.png", "mask.png")
+    for mask, rest in (("masks", ["a.png", "mask.png"]), ("mask.png", ["a.png", "masks/a.png"])):
+        inputs, _ = find_inputs([tmp_path], SUFFIXES, recursive=True, mask=tmp_path / mask)
+        assert [str(i.path.relative_to(tmp_path)) for i in inputs] == rest
+
+
 def write_record(folder: Path, name: str, source: str, files: list[str]) -> None:
     touch(folder, *files)
     content = json.dumps({"input": source, "files": files})

@@ -91,7 +91,7 @@ def restore(
     from pnpcm.recon.plan import Priors
     from pnpcm.recon.record import process
 
-    found, skipped = find_inputs(inputs, (*SUFFIXES, SUFFIX), recursive=recursive)
+    found, skipped = find_inputs(inputs, (*SUFFIXES, SUFFIX), recursive=recursive, mask=mask)
     files = [one.path for one in found]
     if boundary is not None:
         values["boundary"] = boundary
@@ -144,7 +144,7 @@ def simulate(
     if task == "jpeg" and "quality" not in values:
         raise ArgumentError("--task jpeg needs --quality (1…100)")
     wanted = shared.simulated_task(task, values, missing)
-    found, skipped = find_inputs(inputs, SUFFIXES)
+    found, skipped = find_inputs(inputs, SUFFIXES, mask=mask)
     for one in skipped:
         print(f"pnpcm: skipped: {one.message}", file=sys.stderr)
     if out.resolve() in {one.path.resolve().parent for one in found}:

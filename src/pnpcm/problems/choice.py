@@ -95,16 +95,21 @@ class TaskChoice:
         return "custom" if self.operator is not None else self.task or "restored"
 
     def mask_of(self, path: Path) -> Path | None:
-        """The mask of one image: in a folder of masks the one with the name of the image."""
+        """The mask of one image: in a folder of masks the one with the name of the image.
+
+        An image of the subfolder S has its mask in S of the folder of masks, if that exists.
+        """
         if self.mask is None or not self.mask.is_dir():
             return self.mask
-        named = [p for p in sorted(self.mask.iterdir()) if p.stem == path.stem]
-        named = [p for p in named if p.suffix.lower() in SUFFIXES]
-        named = [p for p in named if p.resolve() != path.resolve()]
+        parents = path.resolve().parent.parts[1:]
+        folders = [self.mask.joinpath(*parents[k:]) for k in range(len(parents) + 1)]
+        folder = next(each for each in folders if each.is_dir())
+        named = [p for p in sorted(folder.iterdir()) if p.stem == path.stem]
+        named = [p for p in named if p.suffix.lower() in SUFFIXES and not p.samefile(path)]
         if len(named) != 1:
             found = ", ".join(p.name for p in named) or "none"
             raise ArgumentError(
-                f"{path} needs one mask named {path.stem} in the folder --mask {self.mask}; "
+                f"{path} needs one mask named {path.stem} in the folder --mask {folder}; "
                 f"found: {found}"
             )
         return named[0]

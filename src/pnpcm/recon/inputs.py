@@ -30,13 +30,18 @@ class Input:
 
 
 def find_inputs(
-    given: Sequence[Path], suffixes: Sequence[str], *, recursive: bool = False
+    given: Sequence[Path],
+    suffixes: Sequence[str],
+    *,
+    recursive: bool = False,
+    mask: Path | None = None,
 ) -> tuple[list[Input], list[Outcome]]:
     """The files given and those in folders that end in ``suffixes``, sorted; and skipped pictures.
 
-    Skipped are pictures of formats that are not read, each with a sentence. Hidden files and
-    outputs of earlier runs (see :func:`_outputs`) are left out.
+    Skipped are pictures of formats that are not read, each with a sentence. Hidden files, ``mask``
+    (a file or a folder) and outputs of earlier runs (see :func:`_outputs`) are left out.
     """
+    mask = mask and mask.resolve()
     found: dict[Path, Input] = {}
     skipped: dict[Path, Outcome] = {}
     for path in given:
@@ -46,6 +51,7 @@ def find_inputs(
             found.setdefault(path, Input(path))
             continue
         files = _files(path, recursive)
+        files = [p for p in files if mask is None or not p.resolve().is_relative_to(mask)]
         other = {p: UNREADABLE[s] for p in files if (s := p.suffix.lower()) in UNREADABLE}
         files = [p for p in files if p.suffix.lower() in suffixes]
         own = _outputs(files)
