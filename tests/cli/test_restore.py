@@ -111,7 +111,7 @@ def test_one_bad_file_among_good_ones(run: Run, tmp_path: Path) -> None:
     assert "text.png" in lines[1]
     left = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert left == ["good.denoise.png", "good.denoise.result.json"]
-    assert done.out.splitlines()[-1] == "1 done, 2 failed"
+    assert done.out.splitlines()[-1] == f"1 done, 2 failed; results in {tmp_path / 'out'}"
 
 
 def test_scribbles_by_mask_and_by_colour(run: Run, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -108,9 +110,11 @@ class Display:
         ``spelled``: a message in the spelling of the command line.
         """
         statuses: list[str] = []
+        folders: set[Path] = set()
         for outcome in outcomes:
             self._turn(False)
             statuses.append(outcome.status)
+            folders |= {path.parent for path in outcome.outputs}
             if self.as_json:
                 print(json.dumps(_line(outcome), ensure_ascii=False), flush=True)
             elif outcome.status in ("failed", "skipped"):
@@ -123,7 +127,8 @@ class Display:
         if len(statuses) > 1 and not self.as_json:
             words = ("done", "kept", "failed", "skipped")
             counts = [f"{statuses.count(w)} {w}" for w in words if w in statuses]
-            print(", ".join(counts))
+            place = f"; results in {os.path.commonpath(folders)}" if folders else ""
+            print(", ".join(counts) + place)
         if "failed" in statuses:
             raise typer.Exit(2 if self.count == 1 else 1)
 

@@ -176,6 +176,7 @@ class PhotoJob:
             self.watch(f"{path.name}, reading", 0, 0)
             y, task, options, photo, notes = self._read(path)
             reference = None if self.reference is None else read_photo(self.reference).x
+        self.watch(f"{path.name}, planning", 0, 0)
         done = restore_with(
             y,
             task,
