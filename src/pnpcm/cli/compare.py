@@ -29,8 +29,7 @@ def compare(
     """Score images against their references: PSNR, SSIM, LPIPS.
 
     Images of two folders are matched by file name without suffix, or NAME.TASK with NAME; the last
-    row is the mean.
-    Reads PNG, JPEG, TIFF and WebP, 8 or 16 bits. Exit code 0, or 2 for bad input.
+    row is the mean. Reads PNG, JPEG, TIFF and WebP, 8 or 16 bits. Exit code 0, or 2 for bad input.
     """
     from rich.console import Console
     from rich.progress import track
