@@ -42,11 +42,12 @@ def restore(
     tile: Annotated[
         int,
         typer.Option(help="Side of the prior's tiles in pixels; smaller ones need less memory."),
-    ] = 768,
+    ] = 640,
     halo: Annotated[
         int | None,
         typer.Option(
-            help="Overlap around a tile in pixels; default: the network's receptive field."
+            help="Pixels around a tile that are evaluated too; default: the network's receptive "
+            "radius, at most 128."
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/restored"),
