@@ -131,9 +131,28 @@ class Unfactorised(GaussianBlur):
 
 
 def test_long_sides_are_not_factorised() -> None:
-    operator = Unfactorised((1, 700, 20))
+    operator = Unfactorised((1, 2100, 20))
     assert not operator.decomposed
-    x = torch.rand((1, 1, 700, 20), generator=gen())
+    x = torch.rand((1, 1, 2100, 20), generator=gen())
     z = operator.prox_l2(x, operator.A(x) + 0.1, 50.0)
     slope = 50 * operator.A_adjoint(operator.A(z) - operator.A(x) - 0.1) + z - x
     assert float(slope.norm() / x.norm()) < 1e-4
+
+
+@pytest.mark.parametrize(("size", "sigma"), [(5, 10.0), (4, 1.5)])  # an even size is not symmetric
+def test_long_sides_have_the_closed_form_too(size: int, sigma: float) -> None:
+    """(1 + γ AᵀA) x = z + γ Aᵀy, with A written as SciPy's convolution, for a side above 512."""
+    operator = GaussianBlur((1, 520, 24), size, sigma)
+    assert operator.decomposed
+    z, y = torch.rand((2, 1, 1, 520, 24), generator=gen(), dtype=torch.float64)
+    x = operator.prox_l2(z, y, 3.0)
+    taps = np.exp(-((np.arange(size) - size // 2) ** 2) / (2 * sigma**2))
+    kernel = np.outer(taps, taps) / taps.sum() ** 2
+    back = np.pad(kernel[::-1, ::-1], [(1 - size % 2, 0)] * 2)  # centre of the even size stays
+
+    def blur(image: np.ndarray, k: np.ndarray) -> np.ndarray:
+        return scipy.ndimage.convolve(image, k, mode="constant")
+
+    (image,), (start,), (measured,) = (t[0].numpy() for t in (x, z, y))
+    left = image + 3 * blur(blur(image, kernel), back)
+    assert np.allclose(left, start + 3 * blur(measured, back), rtol=0, atol=1e-10)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy.ndimage import correlate1d
 from torch import Tensor
 
 import pnpcm
@@ -442,3 +443,17 @@ def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
     for f in (JPEG().A, JPEG().acquire):
         with pytest.raises(ShapeError, match="takes"):
             f(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("factors", [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_smooth_sampling_is_a_filter_and_a_mean(factors: tuple[int, int]) -> None:
+    """Against SciPy's 3-tap filter with a mirrored border, then the mean of each cell."""
+    plane = torch.rand((2, 2, 16, 24), generator=gen(), dtype=torch.float64)
+    taps = np.exp([-2.0, 0.0, -2.0])
+    filtered = plane.numpy()
+    for axis, factor in zip((-2, -1), factors, strict=True):
+        if factor > 1:
+            filtered = correlate1d(filtered, taps / taps.sum(), axis=axis, mode="mirror")
+    cells = filtered.reshape(2, 2, 16 // factors[0], factors[0], 24 // factors[1], factors[1])
+    small = codec.smooth_down(plane, factors)
+    assert np.allclose(small.numpy(), cells.mean((3, 5)), rtol=0, atol=1e-14)

@@ -1,6 +1,7 @@
 """Tiles against the whole image: borders, odd sizes, batches, levels, cost."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,14 +96,71 @@ def test_the_halo_is_as_large_as_it_must_be() -> None:
     assert short > 1e-10
 
 
-def test_every_tile_has_one_size_and_bounds_the_memory() -> None:
+def test_tiles_are_of_equal_size_and_bound_the_memory() -> None:
     watch = Watch(random_unet(LEAN))
     tiled = TiledPrior(ConsistencyModel(watch), tile=30)
     side = tiled.tile + 2 * tiled.halo
     assert (tiled.tile, tiled.halo % LEAN.stride) == (32, 0)
     tiled(image(2, 3, side + 41, side + 3), SIGMA)
-    assert set(watch.shapes) == {(1, 3, side, side)}
     assert len(watch.shapes) == 2 * 3 * 2  # images, rows of tiles (41 = 32 + 9), columns
+    ((_, _, *size),) = set(watch.shapes)
+    assert max(size) <= side
+
+
+class Bounded(nn.Module):
+    """A network of radius 195 and stride 8 that is the identity."""
+
+    stride, in_channels = 8, 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(receptive_radius=195)
+
+    def forward(self, x: Tensor, c_noise: Tensor) -> Tensor:
+        return x
+
+
+def wide(**options: Any) -> TiledPrior:
+    return TiledPrior(ConsistencyModel(Bounded()), **options)
+
+
+def test_few_pixels_are_evaluated_twice() -> None:
+    """2000 × 1500 in tiles of 640 with a halo of 128, in units of eight pixels.
+
+    2000 − 2 · 128 needs three centres of 640, which see 2000 + 4 · 128 = 2512 = 8 · 314 pixels, so
+    a window 8 · 105 = 840. 1504 − 256 needs two, which see 1504 + 2 · 128 = 2 · 880; the last one
+    lacks the four pixels of padding. In all 3 · 840 · 1760 = 1.48 · 2000 · 1500.
+    """
+    tiled = wide()
+    columns, rows = tiled.windows(2000), tiled.windows(1500)
+    assert [w.seen.stop - w.seen.start for w in columns] == [840] * 3
+    assert [w.seen.stop - w.seen.start for w in rows] == [880, 876]
+    assert [(w.kept.start, w.kept.stop) for w in rows] == [(0, 752), (752, 1500)]
+
+
+@pytest.mark.parametrize(("tile", "halo"), [(640, None), (512, 200), (64, 8), (16, 0), (1, 0)])
+def test_every_pixel_is_kept_once_with_its_halo(tile: int, halo: int | None) -> None:
+    tiled = wide(tile=tile, halo=halo)
+    for n in (1, 7, 8, 16, 17, 25, 199, 400, 769, 1000, 1500, 2000):
+        windows = tiled.windows(n)
+        kept = [i for w in windows for i in range(w.kept.start, w.kept.stop)]
+        assert kept == list(range(n))
+        for w in windows:
+            assert 0 <= w.seen.start <= max(0, w.kept.start - tiled.halo)
+            assert min(n, w.kept.stop + tiled.halo) <= w.seen.stop <= n
+            assert w.seen.start % 8 == 0
+            assert w.seen.stop - w.seen.start <= tiled.tile + 2 * tiled.halo
+        # a window that ends within a unit is mirrored from its own pixels
+        assert len(windows) == 1 or windows[-1].seen.stop - windows[-1].seen.start > 8
+        assert len({-(-(w.seen.stop - w.seen.start) // 8) for w in windows}) == 1
+
+
+def test_only_the_full_radius_is_called_exact() -> None:
+    default, short, full = wide(), wide(halo=120), wide(halo=195)
+    assert [p.halo for p in (default, short, full)] == [128, 120, 200]
+    assert [p.exact for p in (default, short, full)] == [False, False, True]
+    assert [p.close for p in (default, short, full)] == [True, False, True]
+    assert TiledPrior(prior()).halo == -(-RADIUS // LEAN.stride) * LEAN.stride  # below 128
 
 
 def test_what_fits_into_one_tile_goes_straight_through() -> None:

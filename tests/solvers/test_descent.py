@@ -80,6 +80,32 @@ def test_lbfgs_solves_rosenbrock_for_each_image() -> None:
         assert torch.allclose(out[i : i + 1], alone, atol=1e-9)
 
 
+def test_lbfgs_finds_the_scale_of_its_first_step() -> None:
+    """On L = λz²/2 from 1 the step 1 leads to 1 − λ, the parabola through both to its minimum."""
+    for curvature in (40.0, 1000.0):
+        objective, points = scalar(curvature)
+        z = lbfgs(objective, torch.ones((1, 1, 1, 1), dtype=torch.float64), n_iter=20)
+        assert points[:3] == pytest.approx([1, 1 - curvature, 0], abs=1e-12)
+        assert (len(points), float(z)) == (3, pytest.approx(0, abs=1e-12))
+
+
+def test_lbfgs_stops_at_the_rounding_of_its_loss() -> None:
+    """½(z − y)² + ½(z − v)² is least, and not zero, at (y + v)/2; float32 has no more digits."""
+    calls = 0
+
+    def identity(x: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return x
+
+    operator = FunctionOperator(identity, (1, 8, 8))
+    y, v = torch.rand((2, 1, 1, 8, 8), generator=gen())
+    calls = 0
+    z = GradientStep("lbfgs", n_iter=40)(v, y, operator, 1.0, z_prev=None)
+    assert torch.allclose(z, (y + v) / 2, atol=1e-5)
+    assert calls <= 4  # start, the refused step 1 to y, the half of it, at most one to confirm
+
+
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "lbfgs"])
 def test_every_optimizer_reaches_the_prox_of_a_linear_operator(optimizer: str) -> None:
     g = gen()

@@ -50,11 +50,12 @@ def restore(
     tile: Annotated[
         int,
         typer.Option(help="Side of the prior's tiles in pixels; smaller ones need less memory."),
-    ] = 768,
+    ] = 640,
     halo: Annotated[
         int | None,
         typer.Option(
-            help="Overlap around a tile in pixels; default: the network's receptive field."
+            help="Pixels around a tile that are evaluated too; default: the network's receptive "
+            "radius, at most 128."
         ),
     ] = None,
     recursive: Annotated[

@@ -24,7 +24,6 @@ from pnpcm.operators.bases import (
 )
 from pnpcm.transforms import (
     BOUNDARIES,
-    DENSE_SIDE,
     correlate,
     correlate_adjoint,
     fast_length,
@@ -75,6 +74,10 @@ def motion_kernel(length: float, angle: float) -> Tensor:
 DIRECT_TAPS = 32
 """Kernels of more taps (height + width if separable) are applied by FFT, which is then faster."""
 
+SEPARABLE_SIDE = 2048
+"""Up to this side separable kernels are solved by their singular vectors: a plane of 1500² takes a
+sixth of the time of CG, after a decomposition that takes as long as two planes by CG."""
+
 PLANES_AT_ONCE = 1 << 22
 """Number of values solved together; larger images are solved channel by channel."""
 
@@ -89,7 +92,7 @@ class Blur(DecomposableOperator):
 
     ``prox_l2`` is closed if a basis is known: Fourier for circular; cosines for reflect with
     a kernel even in both axes; singular vectors of the 1-D factors for separable kernels on
-    sides up to 512. Otherwise it is CG, preconditioned by the circular blur. Channels are solved
+    sides up to 2048. Otherwise it is CG, preconditioned by the circular blur. Channels are solved
     separately.
     """
 
@@ -174,7 +177,7 @@ class Blur(DecomposableOperator):
     @property
     def decomposed(self) -> bool:
         """Whether a basis is known in which this blur is diagonal."""
-        small = max(self.image_shape[1:]) <= DENSE_SIDE
+        small = max(self.image_shape[1:]) <= SEPARABLE_SIDE
         return (
             self.boundary == "circular"
             or (self.boundary == "reflect" and _is_even(self.kernel))

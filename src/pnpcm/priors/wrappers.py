@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -58,6 +59,10 @@ class WrappedPrior(nn.Module):
         return info
 
 
+HALO = 128
+"""Largest default halo in pixels; what it changes is in the docstring of ``TiledPrior``."""
+
+
 class Window(NamedTuple):
     """One axis of a tile: the prior is evaluated on ``seen``; ``kept`` of its result is used."""
 
@@ -66,22 +71,28 @@ class Window(NamedTuple):
 
 
 class TiledPrior(WrappedPrior):
-    """``prior`` evaluated on overlapping square tiles, of which the centres are used.
+    """``prior`` evaluated on overlapping windows, of which the centres are used.
 
-    ``tile``: side of the centre; ``prior`` is evaluated on squares of ``tile + 2 halo``, and on the
-    whole image if it fits into one. Both are rounded up to multiples of the network's stride. Tiles
-    are inside the image, at multiples of the stride, so that they have the image's own borders.
-    With a halo of at least the network's receptive radius (None: that radius) the result is that of
-    the whole image up to rounding, and ``exact`` is True. A network with GroupNorm or attention has
-    no such radius: a halo must be given, and tiling is approximate.
+    ``tile``: largest side of a centre; windows have sides of at most ``tile + 2 halo``, and an
+    image that fits into one is evaluated whole. Both are rounded up to multiples of the network's
+    stride. The windows of an axis have equal sides, begin at multiples of the stride and are inside
+    the image, so that they have the image's own borders.
 
-    Costs one evaluation per image in ``nfe``, but (1 + 2 halo / tile)² times the work. One tile of
-    one image is evaluated at a time.
+    ``halo``: number of pixels around a centre that are evaluated too. With at least the network's
+    receptive radius the result is that of the whole image up to rounding, and ``exact`` is True.
+    None: that radius, but at most 128, since far pixels have almost no influence. Largest
+    differences from the whole image at σ = 0.2 and at σ = 2, denoiser ``natural`` (radius 195) on
+    photographs of 768×1152: 2e-4 and 2e-3 for a halo of 64, 5e-7 and 4e-5 for 96, 5e-7 for 128,
+    which is rounding; 2e-6 at σ = 2 for a deeper network (radius 251) and 128. A network with
+    GroupNorm or attention has no such radius: a halo must be given, and tiling is approximate.
 
-    >>> prior = TiledPrior(load_prior("natural"), tile=512)
+    Costs one evaluation per image in ``nfe``; k windows in an axis of n pixels evaluate
+    about n + 2 (k − 1) halo. One window of one image is evaluated at a time.
+
+    >>> prior = TiledPrior(load_prior("natural"))
     """
 
-    def __init__(self, prior: Prior, *, tile: int = 512, halo: int | None = None) -> None:
+    def __init__(self, prior: Prior, *, tile: int = 640, halo: int | None = None) -> None:
         super().__init__(prior)
         network = getattr(prior, "network", None)
         config = getattr(network, "config", None)
@@ -101,9 +112,10 @@ class TiledPrior(WrappedPrior):
         stride = getattr(network, "stride", 1)
         self.stride: int = stride if isinstance(stride, int) else 1
         self.padding = padding_of(network)
+        self.fixed = getattr(network, "image_size", None) is not None
         # at least two strides: padding of a narrower rest would mirror other pixels
         self.tile = max(_round_up(tile, self.stride), 2 * self.stride)
-        self.halo = _round_up(halo if halo is not None else radius or 0, self.stride)
+        self.halo = _round_up(min(radius or 0, HALO) if halo is None else halo, self.stride)
         self.radius = radius
 
     @property
@@ -111,13 +123,18 @@ class TiledPrior(WrappedPrior):
         """Whether the result is that of the whole image up to rounding."""
         return self.radius is not None and self.halo >= self.radius
 
+    @property
+    def close(self) -> bool:
+        """Whether the halo is at least the default one."""
+        return self.radius is not None and self.halo >= min(self.radius, HALO)
+
     def forward(self, x: Tensor, sigma: float | Tensor) -> Tensor:
         check_image(x)
         level = levels(sigma, x)
-        if self.n_tiles(x.shape[-2:]) == 1:
+        rows, columns = (self.windows(n) for n in x.shape[-2:])
+        if len(rows) == len(columns) == 1:
             return self.prior(x, sigma)
         out = torch.empty_like(x)
-        rows, columns = (self._windows(n) for n in x.shape[-2:])
         for i in range(len(x)):
             one = sigma if isinstance(sigma, int | float) else level[i : i + 1]
             for row in rows:
@@ -131,19 +148,28 @@ class TiledPrior(WrappedPrior):
 
     def n_tiles(self, size: Sequence[int]) -> int:
         """Number of tiles of an image of height and width ``size``."""
-        whole = max(size) <= self.tile + 2 * self.halo
-        return 1 if whole else math.prod(len(self._windows(n)) for n in size)
+        return math.prod(len(self.windows(n)) for n in size)
 
-    def _windows(self, n: int) -> list[Window]:
-        """Windows that cover ``n`` pixels, all of one size once the last one is padded."""
-        padded = _round_up(n, self.stride)
-        side = min(self.tile + 2 * self.halo, padded)
-        count = 1 + -(-(padded - side) // self.tile)
-        starts = [min(k * self.tile, padded - side) for k in range(count)]
-        cuts = [0, *(start + self.halo for start in starts[1:]), n]
+    def windows(self, n: int) -> list[Window]:
+        """The windows of an axis of ``n`` pixels, of one size once the last one is padded.
+
+        k windows that share 2 halo pixels with the next one see n + 2 (k − 1) halo in all: their
+        size is a k-th of it, or the largest for a network of a fixed image size.
+        """
+        length, halo = _round_up(n, self.stride) // self.stride, self.halo // self.stride
+        largest = self.tile // self.stride + 2 * halo
+        count = max(1, -(-(length - 2 * halo) * self.stride // self.tile))
+        side = largest if self.fixed else -(-(length + 2 * (count - 1) * halo) // count)
+        side = min(side, length)
+        starts = [k * (length - side) // max(1, count - 1) for k in range(count)]
+        middles = [(a + side + b) // 2 for a, b in pairwise(starts)]  # of what two windows share
+        units = [
+            ((start, start + side), kept)
+            for start, kept in zip(starts, pairwise([0, *middles, length]), strict=True)
+        ]
         return [
-            Window(slice(start, min(start + side, n)), slice(first, last))
-            for start, first, last in zip(starts, cuts[:-1], cuts[1:], strict=True)
+            Window(*(slice(self.stride * a, min(self.stride * b, n)) for a, b in unit))
+            for unit in units
         ]
 
     @classmethod

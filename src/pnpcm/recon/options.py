@@ -20,7 +20,7 @@ from pnpcm.solvers import SOLVERS
 from pnpcm.solvers.config import RULES
 
 AIMS = {"fidelity": 0.0, "perception": 1.0}
-TILE = 768
+TILE = 640
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class Options:
     tuned row or the rule. ``step_rule``: how a preset is changed to ``steps``, "ends" (default: its
     first and last levels stay) or "released" (the paper's presets: as in the released code, see
     ``PnPCMConfig.with_steps``). ``samples``: number of independent reconstructions, of which mean
-    and standard deviation are computed. ``tile``: side of the square tiles on which the prior is
-    evaluated in large images, ``halo``: their overlap in pixels (None: the receptive field of the
-    network). ``batch``: number of slices of a scan solved at once.
+    and standard deviation are computed. ``tile``: largest side of the tiles on which the prior is
+    evaluated in large images, ``halo``: pixels around a tile that are evaluated too (None: the
+    receptive radius of the network, at most 128). ``batch``: number of slices of a scan solved at
+    once.
     """
 
     prior: str | Path | Prior | None = None

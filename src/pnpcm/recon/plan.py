@@ -179,7 +179,7 @@ def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) 
     any_size = network is not None and getattr(network, "image_size", None) is None
     if max(size) > options.tile and any_size:
         prior = TiledPrior(prior, tile=options.tile, halo=options.halo)
-        if not prior.exact:
+        if not prior.close:
             notes.append(f"tiles of the prior are approximate: halo of {prior.halo} pixels")
     return prior
 

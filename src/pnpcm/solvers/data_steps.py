@@ -311,10 +311,14 @@ def lbfgs(
 ) -> Tensor:
     r"""Limited-memory BFGS (Nocedal 1980) with Armijo backtracking, one history per image.
 
-    The first step is ``lr`` times the negative gradient; afterwards steps start at 1. An image
-    whose line search fails, or whose relative step is below ``tol``, stops.
+    The first step is ``lr`` times the negative gradient; afterwards steps start at 1. A step t that
+    is refused is halved; the first one, whose scale is unknown, becomes the minimum of the parabola
+    through L(z), its slope and L(z + t d) if that is smaller. An image stops if its line search
+    fails, its relative step is below ``tol``, or the decrease that its slope promises is below the
+    rounding of its loss.
     """
     loss, g = objective(z)
+    eps = torch.finfo(loss.dtype).eps
     pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # s, y and 1/⟨s, y⟩ (0: not usable)
     moving = torch.ones_like(loss, dtype=torch.bool)
     for j in range(n_iter):
@@ -325,7 +329,10 @@ def lbfgs(
         slope = torch.where(downhill, slope, -inner(g, g))
         t = torch.full_like(loss, lr if j == 0 else 1.0)
         z_next, loss_next, g_next = z, loss, g
-        pending = moving & (slope < 0)
+        moving = moving & (slope < -eps * loss.abs())
+        if not bool(moving.any()):
+            break
+        pending = moving
         for _ in range(backtracks):
             trial = z + expand(torch.where(pending, t, 0), d) * d
             trial_loss, trial_g = objective(trial)
@@ -337,7 +344,11 @@ def lbfgs(
             pending = pending & ~accepted
             if not bool(pending.any()):
                 break
-            t = torch.where(pending, 0.5 * t, t)
+            shorter = 0.5 * t
+            if j == 0:
+                excess = (trial_loss - loss - t * slope).clamp_min(torch.finfo(t.dtype).tiny)
+                shorter = torch.minimum(shorter, -0.5 * slope * t**2 / excess)
+            t = torch.where(pending, shorter, t)
         s, y = z_next - z, g_next - g
         curvature = inner(s, y)
         usable = curvature > 1e-10 * inner(y, y)
