@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from tests.rows import check_rows
 
 from pnpcm.presets import PRESETS, Preset
 from pnpcm.recon.rule import Numbers, features, nearest_in_hull, rule
 from pnpcm.solvers import PnPCMConfig, ProxStep
-from tests.rows import check_rows
 
 
 def preset(error: float, n: int, sigma_start: float, sigma_end: float) -> Preset:
