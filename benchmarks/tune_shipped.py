@@ -85,7 +85,11 @@ def photo_studies(side: int) -> list[Study]:
         for name, task in linear.items()
     ]
     found += [Study(f"superres-{f}", SuperRes(f), 4, 0.05, 30) for f in (2, 8)]
-    found += [Study("denoise", Denoise(), 4, s, 30, images=6, side=96) for s in (0.1, 0.2)]
+    found += [
+        Study("denoise", Denoise(), n, s, 30, images=6, side=96)
+        for n in (4, 2, 8)
+        for s in (0.1, 0.2)
+    ]
     found += [Study("deblur-motion", Deblur(motion=(9, 30)), 4, 0.025, 30)]
     found += [Study("inpaint-30", Inpaint(missing=0.3), 4, 0.025, 30)]
     found += [Study(f"jpeg-{q}", Jpeg(q), 4, 0.0, 30, images=6) for q in (5, 10, 20, 40)]

@@ -164,7 +164,7 @@ class JPEG(OperatorBase):
         """In steps of the tables, against the rounding error of a uniform cell."""
         cells = self.cells(x) - self.cells(y)
         rms = float(cells.square().mean().sqrt())
-        return Misfit(rms, math.sqrt(1 / 12), "quantisation steps")
+        return Misfit(rms, math.sqrt(1 / 12), "quantisation steps", noisy=False)
 
     def project(self, v: Tensor, y: Tensor) -> Tensor:
         """The image nearest to ``v`` whose coefficients lie in the quantisation cells of ``y``.

@@ -19,6 +19,8 @@ from pnpcm.core import Operator
 PROX: Mapping[str, Any] = {"type": "ProxStep"}
 EIGHT_BIT_STD = 2 / 255 / math.sqrt(12)
 """Rounding error of an image in [-1, 1] at 8 bits: the smallest error of y from a file."""
+CLOSE_STD = 0.02
+"""1 % of the range: a smaller residual of an image is no fault, however small its noise is."""
 
 
 def lbfgs(n_iter: int = 10) -> Mapping[str, Any]:
@@ -50,11 +52,19 @@ class Traits:
 
 @dataclass(frozen=True)
 class Misfit:
-    """Distance of A(x) from y, and the distance that noise alone would give, in ``unit``."""
+    """Distance of A(x) from y, and the distance that noise alone would give, in ``unit``.
+
+    ``tolerance``: ratio up to which the result explains the data. ``noisy``: whether ``expected``
+    is that of noise; False: of rounding only. ``error``: y − A(x), if y is an image with noise; 0
+    where nothing was measured.
+    """
 
     residual: float
     expected: float
     unit: str
+    tolerance: float = 1.3
+    noisy: bool = True
+    error: Tensor | None = field(default=None, compare=False, repr=False)
 
     @property
     def ratio(self) -> float:
@@ -82,6 +92,16 @@ def usual_misfit(
     operator: Operator, x: Tensor, y: Tensor, noise_std: float, n_measured: int
 ) -> Misfit:
     """‖A(x) − y‖ against noise_std √m, where real images have at least the rounding of 8 bits."""
-    residual = float(torch.linalg.vector_norm((operator.A(x) - y).flatten()))
+    error = y - operator.A(x)
+    residual = float(torch.linalg.vector_norm(error.flatten()))
     floor = 0.0 if y.is_complex() else EIGHT_BIT_STD
-    return Misfit(residual, max(noise_std, floor) * math.sqrt(n_measured), "noise_std √m")
+    std = max(noise_std, floor)
+    image = y.ndim == 4 and not y.is_complex() and traits_of(operator, noise_std).noise == "image"
+    return Misfit(
+        residual,
+        std * math.sqrt(n_measured),
+        "noise_std √m",
+        tolerance=max(1.3, CLOSE_STD / std) if image else 1.3,
+        noisy=noise_std > floor,
+        error=error if image and noise_std > floor else None,
+    )

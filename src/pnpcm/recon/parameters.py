@@ -247,10 +247,11 @@ def _ruled(
     frame = frame_for(problem, 2 * sigma_y)
     alike = [p for p in rows if type(p.solver.data_step) is type(frame["data_step"])]
     rows = alike or rows
-    config = rule(rows, conditions, steps, **frame)
+    config, outside = rule(rows, conditions, steps, **frame)
     borrowed = family == "inpainting" and task.operator_name == "custom"
     scale = conditions["gain"] ** -2 if borrowed and conditions["gain"] > 0 else None
-    return Numbered(config, f"rule from {len(rows)} presets of {rows[0].prior}/{family}", scale)
+    source = f"rule from {len(rows)} presets of {rows[0].prior}/{family}"
+    return Numbered(config, f"{source}; {outside}" if outside else source, scale)
 
 
 def _one_call(noise_std: float, steps: int | None) -> Numbered:

@@ -22,7 +22,7 @@ from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
 from pnpcm.problems.measurement import SUFFIX, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
-from pnpcm.recon.plan import Plan, Priors, plan, prior_words
+from pnpcm.recon.plan import Plan, Priors, measured_noise, plan, prior_words
 from pnpcm.recon.record import Request, Watch, read_record, record_path, write_record
 from pnpcm.recon.run import run, timed
 
@@ -96,8 +96,15 @@ def restore_with(
             first, note = resolve_signs(problem.operator, first, reference, planned.prior)  # type: ignore[arg-type]
             notes.append(note)
         misfit = misfit_of(problem.operator, first[:1], problem.y[:1], noise_std)
-        judged = check(first[:1], [misfit], planned.prior, clamped=traits.clamp)
-    pictures = problem.picture(first)
+        pictures = problem.picture(first)
+        judged = check(
+            pictures[:1],
+            [misfit],
+            planned.prior,
+            clamped=traits.clamp,
+            sigma_y=planned.sigma_y,
+            noise_y=_noise_of_y(problem) if options.sigma_y else None,
+        )
     several = options.samples > 1
     return Restoration(
         result=replace(result, x=pictures.mean(0, keepdim=True) if several else pictures),
@@ -109,6 +116,14 @@ def restore_with(
         notes=tuple(notes),
         seconds=seconds,
     )
+
+
+def _noise_of_y(problem: Problem) -> float | None:
+    """The noise of y on [0, 1], estimated from it; None where that is not possible."""
+    try:
+        return measured_noise(problem)
+    except ArgumentError:
+        return None
 
 
 def plan_photo(

@@ -159,11 +159,17 @@ def _noise(problem: Problem, given: float | None, estimated: float | None) -> tu
     how = traits_of(problem.operator, 0.0).noise
     if how == "none":
         return 0.0, "0: the only error is rounding"
-    if how == "unknown" or problem.y.is_complex() or problem.y.ndim != 4:
+    return measured_noise(problem), ESTIMATOR
+
+
+def measured_noise(problem: Problem) -> float:
+    """sigma_y, estimated from y; refused if y is not an image with noise."""
+    how = traits_of(problem.operator, 0.0).noise
+    if how != "image" or problem.y.is_complex() or problem.y.ndim != 4:
         raise ArgumentError(
             f"sigma_y cannot be estimated from a measurement of {problem.operator!r}; give sigma_y"
         )
-    return estimate_noise_std(problem.y, problem.known) / 2, ESTIMATOR
+    return estimate_noise_std(problem.y, problem.known) / 2
 
 
 def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) -> Prior:

@@ -3,20 +3,25 @@
 Each preset is a point: the conditions of its problem (error of y relative to ‖A‖, share of the
 image that A measures, number of steps N) and its parameters (ends of σ, δ and data weight,
 μ, noise scale). A ridge regression over the points of a family gives the parameters for other
-conditions; its slopes are regularised towards theoretical values, so that one point is enough.
+conditions; its slopes are regularised towards theoretical values. The rule never leaves its points:
+a problem outside their convex hull has the parameters of the nearest place within, and every
+parameter stays between the smallest and the largest of the points. The data weight is relative to
+the error of y, so that ρ follows the noise everywhere.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import nnls
 
 from pnpcm.errors import ArgumentError
 from pnpcm.presets import Preset
+from pnpcm.schedules import linspace
 from pnpcm.solvers import PnPCMConfig
 
 Features = tuple[float, float, float]
@@ -25,8 +30,10 @@ Features = tuple[float, float, float]
 # slopes that the regression is regularised to: a noisier y is denoised at a higher level
 _LEANING = {"level_start": (0.5, 0.0, -0.1), "level_end": (0.7, -0.2, 0.0)}
 _RIDGE = 0.1
-_REACH = math.log(4.0)  # largest extrapolation beyond the points, per feature
 _NEAR = np.array((1.5, 1.0, 0.6))  # points have weight exp(−½ distance²), distance in these units
+# units of the distance to the hull: rather another N (the run is respaced) than another noise
+_ASIDE = np.array((0.3, 3.0, 1.0))
+_SAME = math.log(1.05)  # features that differ by less are the same, as noise levels of presets
 
 
 @dataclass(frozen=True)
@@ -69,13 +76,6 @@ class Numbers:
         return cls(s0, s1, d0, d1, w0, w1, mu, config.noise_scale)
 
 
-_BOUNDS = {
-    "delta_start": (-0.5, 4.0),
-    "delta_end": (-0.5, 4.0),
-    "mu": (0, 1),
-    "noise_scale": (0, 1),
-}
-
 Vector = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
@@ -90,54 +90,89 @@ def rule(
     conditions: Mapping[str, float],
     n: int,
     **frame: Any,
-) -> PnPCMConfig:
-    """The configuration that ``presets`` of one family suggest under ``conditions``.
+) -> tuple[PnPCMConfig, str]:
+    """The configuration that ``presets`` of one family suggest under ``conditions``, and a note.
 
     Near points have the largest weight. The regression is over the level passed to the prior,
-    (1 + δ) σ, with δ and the data weight relative to it.
+    t = (1 + δ) σ, with δ and the data weight relative to it; all of them are geometric sequences.
+    The note is empty for a problem within the hull of the presets.
     """
     rows = [p for p in presets if p.conditions]
     if not rows:
         raise ArgumentError("no preset of this family to derive parameters from; use pnpcm tune")
     points = np.array([features(p.conditions, p.solver.n_steps) for p in rows])
-    place = np.array(features(conditions, n))
+    wanted = np.array(features(conditions, n))
+    place = nearest_in_hull(points, wanted)
     distance = np.square((points - place) / _NEAR).sum(1)
     weights = np.exp(-0.5 * (distance - distance.min()))
     weights /= weights.sum()
     middle = weights @ points
-    low, high = points.min(0) - _REACH, points.max(0) + _REACH
-    place = np.clip(place, low, high) - middle
-    known = [_coordinates(Numbers.of(p.solver, p.conditions["error_std"])) for p in rows]
-    found = {}
-    for name in known[0]:
-        values = np.array([k[name] for k in known])
+    each = [_coordinates(Numbers.of(p.solver, p.conditions["error_std"])) for p in rows]
+    mean, found = {}, {}
+    for name in each[0]:
+        values = np.array([c[name] for c in each])
         leaning = np.array(_LEANING.get(name, (0.0, 0.0, 0.0)))
-        value = float(weights @ values + place @ _slope(points - middle, values, weights, leaning))
-        low_, high_ = _BOUNDS.get(name, (-math.inf, math.inf))
-        found[name] = min(max(value, low_), high_)
-    return _numbers(found).config(n, conditions["error_std"], **frame)
+        slope = _slope(points - middle, values, weights, leaning)
+        mean[name] = float(weights @ values)
+        value = mean[name] + float((place - middle) @ slope)
+        found[name] = min(max(value, float(values.min())), float(values.max()))
+    numbers = _numbers(found)
+    if numbers.sigma_end > numbers.sigma_start:  # never in a mean of points whose σ decreases
+        numbers = _numbers(mean)
+    config = numbers.config(n, conditions["error_std"], **frame)
+    ends = (1 + numbers.delta_start, 1 + numbers.delta_end)
+    told = [math.exp(v) for v in linspace(math.log(ends[0]), math.log(ends[1]), n)]
+    config = replace(config, deltas=tuple(t - 1 for t in told))
+    return config, _note(wanted, place, conditions["gain"], n)
+
+
+def nearest_in_hull(points: Vector, wanted: Vector) -> Vector:
+    """The nearest mean of the points to ``wanted``, which is first clipped to their range.
+
+    Pᵀλ with argmin_λ ‖(Pᵀλ − wanted) / _ASIDE‖, λ ≥ 0, Σλ = 1.
+    """
+    heavy = 1e4  # weight of the condition Σλ = 1
+    wanted = np.clip(wanted, points.min(0), points.max(0))  # far away every direction is alike
+    away = ((points - wanted) / _ASIDE).T
+    share, _ = nnls(np.vstack([away, np.full(len(points), heavy)]), np.array([0.0, 0, 0, heavy]))
+    place: Vector = share @ points / share.sum()
+    return place
+
+
+def _note(wanted: Vector, place: Vector, gain: float, n: int) -> str:
+    """What the parameters were taken for instead, if the problem is outside the presets."""
+    used = np.exp(place)
+    error, here = (math.exp(v) * max(gain, 1e-6) / 2 for v in (place[0], wanted[0]))
+    words = (
+        f"error of y {error:.2g} instead of {here:.2g}",
+        f"{used[1]:.2g} steps instead of {n}, respaced",
+        f"share measured {used[2]:.2g} instead of {math.exp(wanted[2]):.2g}",
+    )
+    moved = [w for w, far in zip(words, np.abs(place - wanted) > _SAME, strict=True) if far]
+    if not moved:
+        return ""
+    return f"outside the range of the presets: parameters of the nearest end ({', '.join(moved)})"
 
 
 def _coordinates(n: Numbers) -> dict[str, float]:
-    """Coordinates of the regression: ln of levels and of relative weights; others unchanged."""
+    """Coordinates of the regression: ln of levels, 1 + δ and relative weights; others unchanged."""
     found = {"mu": n.mu, "noise_scale": n.noise_scale}
     for end in ("start", "end"):
         sigma, delta, weight = (getattr(n, f"{k}_{end}") for k in ("sigma", "delta", "weight"))
         found[f"level_{end}"] = math.log(sigma * (1 + delta))
-        found[f"delta_{end}"] = delta
+        found[f"excess_{end}"] = math.log1p(delta)
         found[f"weight_{end}"] = math.log(weight * (1 + delta) ** 2)
     return found
 
 
 def _numbers(c: Mapping[str, float]) -> Numbers:
-    """The inverse of :func:`_coordinates`, with levels that do not increase."""
+    """The inverse of :func:`_coordinates`."""
     found = {"mu": c["mu"], "noise_scale": c["noise_scale"]}
     for end in ("start", "end"):
-        told = 1 + c[f"delta_{end}"]
-        found[f"delta_{end}"] = c[f"delta_{end}"]
+        told = math.exp(c[f"excess_{end}"])
+        found[f"delta_{end}"] = told - 1
         found[f"sigma_{end}"] = math.exp(c[f"level_{end}"]) / told
         found[f"weight_{end}"] = math.exp(c[f"weight_{end}"]) / told**2
-    found["sigma_end"] = min(found["sigma_end"], found["sigma_start"])
     return Numbers(**found)
 
 
