@@ -33,8 +33,9 @@ class Traits:
     ``data_step``: a data step as plain values (``Config.from_dict``). ``init``: start of a solver,
     see ``PnPCMConfig``. ``clamp``: whether images are clamped to [-1, 1]. ``steps``: default number
     of network evaluations. ``noise``: how an unknown noise level is estimated: "image" (from y,
-    which is an image), "none" (y has no noise), "unknown". ``strips``: whether the data step can be
-    solved in strips of rows. ``signs``: whether the sign of a channel is not determined.
+    which is an image), "exact" (0 unless an estimate is asked for; the result then contains the
+    measured values, ``operator.with_known(x, y)``), "none" (y has no noise), "unknown". ``strips``:
+    whether the data step can be solved in strips of rows. ``signs``: whether the sign of a channel is not determined.
     ``method``: the solver that is ahead for fidelity, with a denoiser at the same cost.
     """
 

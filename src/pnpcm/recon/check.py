@@ -109,6 +109,8 @@ def check(
 
 
 def _verdict(ratio: float) -> str:
+    if ratio == 0:
+        return "the result contains the data exactly"
     if ratio > 2:
         return "the result does not explain the data: operator, noise level or steps are wrong"
     if ratio > 1.3:

@@ -84,6 +84,10 @@ def restore_with(
             planned, problem.y, problem.operator, seeds, at_once=count, callback=callback
         )
         notes += result.notes
+        keep: Any = getattr(problem.operator, "with_known", None)
+        exact = planned.sigma_y == 0 and traits.noise == "exact"
+        if exact:
+            drawn = keep(drawn, problem.y)
     with timed(seconds, "check"):
         first = drawn[:, 0] if options.samples > 1 else drawn[0]
         if traits.signs:
@@ -93,8 +97,9 @@ def restore_with(
         judged = check(first[:1], [misfit], planned.prior, clamped=traits.clamp)
     pictures = problem.picture(first)
     several = options.samples > 1
+    x = pictures.mean(0, keepdim=True) if several else pictures
     return Restoration(
-        result=replace(result, x=pictures.mean(0, keepdim=True) if several else pictures),
+        result=replace(result, x=keep(x, problem.y) if exact and several else x),
         sample=pictures[:1],
         std=pictures.std(0, keepdim=True) if several else None,
         check=judged,
