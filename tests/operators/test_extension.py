@@ -1,4 +1,4 @@
-"""Biharmonic extension against a dense solve, scikit-image and functions known in closed form."""
+"""Extension of known pixels against a dense solve, scikit-image and a linear function."""
 
 import itertools
 
@@ -11,8 +11,8 @@ from pnpcm.operators import Inpainting
 from pnpcm.operators.extension import extension
 
 
-def dense_extension(y: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """argmin ‖Lx‖² over the missing pixels of one plane, L entered edge by edge."""
+def dense_extension(y: np.ndarray, known: np.ndarray, tension: float) -> np.ndarray:
+    """(L² + τL)x = 0 at the missing pixels of one plane, L entered edge by edge."""
     height, width = y.shape
     number = np.arange(y.size).reshape(y.shape)
     laplacian = np.zeros((y.size, y.size))
@@ -23,30 +23,31 @@ def dense_extension(y: np.ndarray, known: np.ndarray) -> np.ndarray:
                 laplacian[[a, b], [a, b]] += 1
                 laplacian[[a, b], [b, a]] -= 1
     hole = ~known.ravel()
-    right = laplacian[:, ~hole] @ y.ravel()[~hole]
+    matrix = (laplacian @ laplacian + tension * laplacian)[hole]
     x = y.ravel().copy()
-    x[hole] = -np.linalg.lstsq(laplacian[:, hole], right, rcond=None)[0]
+    x[hole] = np.linalg.solve(matrix[:, hole], -matrix[:, ~hole] @ x[~hole])
     return x.reshape(y.shape).clip(y[known].min(), y[known].max())
 
 
-def test_equals_the_dense_solve_also_at_borders() -> None:
+@pytest.mark.parametrize("tension", [0.0, 0.05])
+def test_equals_the_dense_solve_also_at_borders(tension: float) -> None:
     g = gen()
     y = torch.rand((1, 1, 11, 13), generator=g, dtype=torch.float64) * 2 - 1
     known = torch.rand((11, 13), generator=g) > 0.5
     known[3:8, 4:9] = False
     known[9:, :4] = False
-    found = extension(y * known, known[None, None], tol=1e-12)[0, 0].numpy()
-    assert np.abs(found - dense_extension(y[0, 0].numpy(), known.numpy())).max() < 1e-8
+    found = extension(y * known, known[None, None], tension=tension, tol=1e-12)[0, 0].numpy()
+    assert np.abs(found - dense_extension(y[0, 0].numpy(), known.numpy(), tension)).max() < 1e-8
 
 
-def test_equals_scikit_image() -> None:
+def test_equals_scikit_image_without_tension() -> None:
     inpaint = pytest.importorskip("skimage.restoration").inpaint_biharmonic
     g = gen()
     y = torch.rand((1, 3, 30, 25), generator=g, dtype=torch.float64)
     known = torch.rand((30, 25), generator=g) > 0.3
     known[10:14] = False
     known[:, 20] = False
-    found = extension(y * known, known[None, None], tol=1e-12)[0]
+    found = extension(y * known, known[None, None], tension=0.0, tol=1e-12)[0]
     expected = inpaint((y * known)[0].movedim(0, -1).numpy(), ~known.numpy(), channel_axis=-1)
     assert np.abs(found.movedim(0, -1).numpy() - expected).max() < 1e-8
 

@@ -138,7 +138,7 @@ class Inpainting(DecomposableOperator):
         return median_fill(y, self.mask.to(y.device))
 
     def x_extension(self, y: Tensor) -> Tensor:
-        """A closer start for measurements without noise: the biharmonic extension of y."""
+        """A closer start for measurements without noise: the smooth extension of y."""
         self._check_y(y)
         return extension(y, self.mask)
 

@@ -35,8 +35,9 @@ class Traits:
     of network evaluations. ``noise``: how an unknown noise level is estimated: "image" (from y,
     which is an image), "exact" (0 unless an estimate is asked for; the result then contains the
     measured values, ``operator.with_known(x, y)``), "none" (y has no noise), "unknown". ``strips``:
-    whether the data step can be solved in strips of rows. ``signs``: whether the sign of a channel is not determined.
-    ``method``: the solver that is ahead for fidelity, with a denoiser at the same cost.
+    whether the data step can be solved in strips of rows. ``signs``: whether the sign of a channel
+    is not determined. ``method``: the solver that is ahead for fidelity, with a denoiser at the
+    same cost.
     """
 
     data_step: Mapping[str, Any] = field(default_factory=lambda: PROX)

@@ -134,9 +134,9 @@ def choose_numbers(
 def between_exact(steps: int) -> PnPCMConfig:
     """PnP-CM with a denoiser where known pixels are exact (inpainting without noise).
 
-    On 8 training crops 128² with ``natural``, 8 steps are 1.1 to 2.8 dB above the biharmonic
-    extension at which they start, for scratches, text, a hole of 24² and 30 to 90 % missing; 16
-    steps add at most 0.1 dB. ρ is constant: with the small ρ of exact data the run oscillates.
+    On 8 training crops 128² with ``natural``, 8 steps from the biharmonic extension are 1.1 to
+    2.8 dB above it, for scratches, text, a hole of 24² and 30 to 90 % missing; 16 steps add at most
+    0.1 dB. ρ is constant: with the small ρ of exact data the run oscillates.
     """
     start = PnPCMConfig.geometric(
         (0.3, 0.1), n=steps, noise_std=1.0, noise_scale=0.0, init="extension"
