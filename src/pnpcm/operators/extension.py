@@ -18,11 +18,11 @@ missing on 8 training crops); the biharmonic extension, 0, overshoots in wide ho
 def extension(y: Tensor, mask: Tensor, *, tension: float = TENSION, tol: float = 1e-5) -> Tensor:
     """``y`` ``(B, C, H, W)`` with missing pixels replaced by the extension of the known ones.
 
-    ``mask`` (1 = known): ``(1|B, 1|C, H, W)``. Computed in float64 on the device of ``y``; a plane
+    ``mask`` (1 = known): ``(1|B, 1|C, H, W)``. Computed in float64 on the CPU; a plane
     without a known pixel becomes 0. ``tol``: relative residual at which CG stops.
     """
-    known = mask.bool().to(y.device)
-    x, values = torch.empty_like(y), y.detach().double()
+    known, values = mask.cpu().bool(), y.detach().cpu().double()  # MPS has no float64
+    x = torch.empty_like(values)
     for b in range(known.shape[0]):
         for c in range(known.shape[1]):
             part = (
@@ -30,10 +30,8 @@ def extension(y: Tensor, mask: Tensor, *, tension: float = TENSION, tol: float =
                 slice(None) if known.shape[1] == 1 else slice(c, c + 1),
             )
             planes = values[part].flatten(0, 1)
-            x[part] = (
-                _extended(planes, known[b, c], tension, tol).reshape(values[part].shape).to(y.dtype)
-            )
-    return torch.where(known, y, x)
+            x[part] = _extended(planes, known[b, c], tension, tol).reshape(values[part].shape)
+    return torch.where(known.to(y.device), y, x.to(y))
 
 
 def _extended(y: Tensor, known: Tensor, tension: float, tol: float) -> Tensor:
@@ -50,7 +48,7 @@ def _extended(y: Tensor, known: Tensor, tension: float, tol: float) -> Tensor:
     if bool(known.all()) or not bool(known.any()):
         return y
     hole = ~known
-    start = _doubled(_extended(*_halved(y, known), tension, tol), known.shape)
+    start = _doubled(_extended(*_halved(y, known), 4 * tension, tol), known.shape)
     near = F.max_pool2d(hole[None].double(), 3, stride=1, padding=1)[0] > 0
     missing = hole[near]
     laplacian = _Laplacian(near)
