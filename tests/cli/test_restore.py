@@ -129,6 +129,56 @@ def test_scribbles_by_mask_and_by_colour(run: Run, tmp_path: Path) -> None:
         assert score(out / "in.inpaint.png", picture()) > before + 6
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_known_pixels_are_kept_bit_for_bit(run: Run, tmp_path: Path, bits: int) -> None:
+    """RGBA of 8 bits, grey of 16 bits, each with all values of its range."""
+    g = np.random.default_rng(0)
+    if bits == 8:
+        values = np.dstack([np.asarray(picture()), g.integers(0, 256, (64, 64), np.uint8)])
+        values[:16, :16] = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
+    else:
+        values = np.asarray(picture().convert("L"), np.uint16) * 257
+        values[:16] = g.integers(0, 65536, (16, 64), np.uint16)
+    Image.fromarray(values).save(tmp_path / "in.png")
+    mask = Image.new("L", (64, 64))
+    ImageDraw.Draw(mask).line((5, 5, 58, 40, 20, 60), fill="white", width=3)
+    mask.save(tmp_path / "mask.png")
+    words = ("restore", tmp_path / "in.png", "--task", "inpaint", "--mask", tmp_path / "mask.png")
+    done = run(*words, "--out", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    with Image.open(tmp_path / "out" / "in.png") as restored:
+        found = np.asarray(restored)
+    assert (found.dtype, found.shape) == (values.dtype, values.shape)
+    hole = np.asarray(mask) > 0
+    assert np.array_equal(found[~hole], values[~hole])
+    assert not np.array_equal(found[hole], values[hole])
+    if bits == 8:
+        assert np.array_equal(found[..., 3], values[..., 3])
+    record = json.loads(done.out)
+    assert (record["sigma_y"], record["check"]["residual"]) == (0, 0)
+    assert "known pixels are exact" in record["sigma_y_from"]
+
+
+def test_inpainting_estimates_the_noise_only_when_asked(run: Run, tmp_path: Path) -> None:
+    noisy().save(tmp_path / "in.png")
+    mask = Image.new("L", (64, 64))
+    ImageDraw.Draw(mask).rectangle((20, 20, 40, 22), fill="white")
+    mask.save(tmp_path / "mask.png")
+    words = ("restore", tmp_path / "in.png", "--task", "inpaint", "--mask", tmp_path / "mask.png")
+    words += ("--dry-run",)
+    default, auto, given = (
+        json.loads(run(*words, *more).out)
+        for more in ((), ("--sigma-y", "auto"), ("--sigma-y", 0.03))
+    )
+    assert (default["sigma_y"], given["sigma_y"]) == (0, 0.03)
+    assert auto["sigma_y"] == pytest.approx(20 / 255, rel=0.25)  # the noise that was added
+    assert auto["sigma_y_from"].startswith("estimated")
+    denoise = ("restore", tmp_path / "in.png", "--task", "denoise", "--dry-run")
+    plan = json.loads(run(*denoise).out)
+    assert plan["sigma_y"] == pytest.approx(20 / 255, rel=0.25)
+    assert plan["operator"] == "Denoising()"
+
+
 def test_jpeg_reads_its_own_tables(run: Run, tmp_path: Path) -> None:
     picture().save(tmp_path / "in.jpg", quality=8)
     out = tmp_path / "out"

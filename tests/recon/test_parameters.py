@@ -73,7 +73,7 @@ def numbers(**choices: Any) -> Numbered:
     """The parameters of a denoising problem with the prior ``natural``."""
     options = Options(**choices)
     problem = Denoise().problem(torch.zeros(1, 3, 16, 16))
-    method, _ = choose_method(problem, options, "natural", ("consistency", "edm"))
+    method, _ = choose_method(problem, options, "natural", ("consistency", "edm"), 0.05)
     return choose_numbers(Denoise(), problem, method, "natural", 0.05, options)
 
 

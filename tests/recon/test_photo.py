@@ -83,6 +83,36 @@ def test_inpainting_for_fidelity_is_pnp_admm_with_the_reason() -> None:
     assert restore(measured.y, measured.task, sigma_y=0.02, steps=4).plan.method == "pnp-cm"
 
 
+@pytest.mark.parametrize("name", ["scratches", "half"])
+def test_inpainting_without_noise_is_ahead_of_the_biharmonic_fill(name: str) -> None:
+    biharmonic = pytest.importorskip("skimage.restoration").inpaint_biharmonic
+    x, hole = photo(64), torch.zeros(64, 64, dtype=torch.bool)
+    if name == "scratches":
+        for k in range(0, 60, 12):  # three pixels wide, of several slopes
+            for i in range(64):
+                hole[i, (torch.arange(3) + k + i * k // 64) % 64] = True
+    else:
+        hole = torch.rand((64, 64), generator=torch.Generator().manual_seed(0)) < 0.5
+    done = restore(x, Inpaint(mask=~hole))
+    assert (done.plan.method, done.plan.sigma_y, done.result.nfe) == ("pnp-cm", 0, 8)
+    assert done.plan.to_dict()["prior_kind"] == "edm"
+    assert torch.equal(done.x[..., ~hole], x[..., ~hole])
+    y = torch.where(hole, 0, x)[0].movedim(0, -1).double().numpy()
+    filled = torch.from_numpy(biharmonic(y, hole.numpy(), channel_axis=-1)).movedim(-1, 0)[None]
+    assert float(psnr(done.x, x)) > float(psnr(filled.float(), x)) + 0.5
+
+
+def test_every_sample_keeps_the_known_pixels() -> None:
+    x = photo(32)
+    kept = torch.rand((32, 32), generator=torch.Generator().manual_seed(0)) < 0.5
+    done = restore(x, Inpainting(kept), samples=3)
+    assert done.std is not None
+    for each in (done.x, done.sample):
+        assert torch.equal(each[..., kept], x[..., kept])
+    assert float(done.std[..., kept].max()) == 0
+    assert float(done.std[..., ~kept].mean()) > 1e-4
+
+
 def test_a_bare_operator_and_its_task_give_the_same() -> None:
     x = photo(64)
     operator = SuperResolution((3, 64, 64), 4)
@@ -209,6 +239,7 @@ def test_the_record_is_plain_and_the_report_readable() -> None:
     record = json.loads(json.dumps(done.to_dict()))
     assert (record["method"], record["prior_kind"], record["nfe"]) == ("dpir", "edm", 1)
     assert record["solver"]["type"] == "DPIRConfig"
+    assert record["operator"] == "Denoising()"
     assert {"prior", "plan", "solve", "check"} <= record["seconds"].keys()
     assert record["seconds"]["prior"] > 0
     assert "network evaluations" in done.report()
@@ -218,6 +249,7 @@ def test_the_record_is_plain_and_the_report_readable() -> None:
     ("change", "message"),
     [
         ({"sigma_y": -1.0}, "sigma_y must be"),
+        ({"sigma_y": "low"}, "sigma_y must be a number or 'auto'"),
         ({"steps": 0}, "steps must be"),
         ({"samples": 0}, "samples must be"),
         ({"prior": "naturall"}, "did you mean 'natural'"),

@@ -268,6 +268,11 @@ def test_starts() -> None:
     zero = PnPCM(ConsistencyModel(Tanh()), replace(config, init="zero"))(y, operator).x
     assert torch.equal(zero, solve(y, operator, x_init=torch.zeros_like(y)).x)
     assert not torch.allclose(zero, automatic)
+    extended = PnPCM(ConsistencyModel(Tanh()), replace(config, init="extension"))
+    assert torch.equal(
+        extended(y, operator).x, solve(y, operator, x_init=operator.x_extension(y)).x
+    )
+    assert torch.equal(extended(y, operator, x_init=operator.x_start(y)).x, automatic)
 
 
 def test_warm_started_cg_converges_to_the_prox() -> None:

@@ -84,8 +84,12 @@ def options(
         ),
     ] = "fidelity",
     sigma_y: Annotated[
-        str, typer.Option(help="Noise std of the input on the [0, 1] scale, or auto (estimated).")
-    ] = "auto",
+        str | None,
+        typer.Option(
+            help="Noise std of the input on the [0, 1] scale, or auto (estimated); default: auto, "
+            "for inpaint 0 (known pixels are kept bit for bit), for .npz files their own."
+        ),
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(help="Number of steps; default: the preset's or the rule's.")
     ] = None,
@@ -113,7 +117,7 @@ def options(
     from pnpcm.recon import Options
 
     try:
-        noise = None if sigma_y == "auto" else float(sigma_y)
+        noise = sigma_y if sigma_y in (None, "auto") else float(sigma_y)
     except ValueError as error:
         raise ArgumentError(
             f"sigma_y is {sigma_y!r}, expected auto or a number like 0.05"

@@ -12,6 +12,7 @@ from pnpcm.arguments import Gamma
 from pnpcm.core import Generators
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.operators.base import DecomposableOperator, as_constant
+from pnpcm.operators.extension import extension
 from pnpcm.operators.traits import Traits
 from pnpcm.rng import randn_like, uniform_like
 
@@ -73,12 +74,19 @@ class Inpainting(DecomposableOperator):
         return cls.random(size, missing=0.6, generator=generator), x
 
     def traits(self, noise_std: float) -> Traits:
-        """Defaults of a reconstruction: PnP-ADMM for fidelity.
+        """Defaults of a reconstruction: known pixels are exact; with noise PnP-ADMM for fidelity.
 
         With the denoiser of ``natural`` and 8 evaluations it has 28.17 dB against 28.11 of PnP-CM
         (70 % missing, sigma_y 0.05) and 33.88 against 32.07 (30 %, 0.01) on 8 training crops.
         """
-        return Traits(method="pnp-admm")
+        if self.is_identity:
+            return Traits()
+        if noise_std > 0:
+            return Traits(noise="exact", method="pnp-admm")
+        return Traits(noise="exact", init="extension")
+
+    def __repr__(self) -> str:
+        return "Denoising()" if self.is_identity else super().__repr__()
 
     @property
     def is_identity(self) -> bool:
@@ -128,6 +136,15 @@ class Inpainting(DecomposableOperator):
         """The start of a solver: y with missing pixels replaced by medians of their neighbours."""
         self._check_y(y)
         return median_fill(y, self.mask.to(y.device))
+
+    def x_extension(self, y: Tensor) -> Tensor:
+        """A closer start for measurements without noise: the smooth extension of y."""
+        self._check_y(y)
+        return extension(y, self.mask)
+
+    def with_known(self, x: Tensor, y: Tensor) -> Tensor:
+        """``x`` with the known pixels of ``y``, bit for bit."""
+        return torch.where(self.mask.to(y.device), y, x)
 
     def _check_x(self, x: Tensor, name: str = "x") -> None:
         super()._check_x(x, name)

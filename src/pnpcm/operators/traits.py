@@ -35,9 +35,11 @@ class Traits:
     ``data_step``: a data step as plain values (``Config.from_dict``). ``init``: start of a solver,
     see ``PnPCMConfig``. ``clamp``: whether images are clamped to [-1, 1]. ``steps``: default number
     of network evaluations. ``noise``: how an unknown noise level is estimated: "image" (from y,
-    which is an image), "none" (y has no noise), "unknown". ``strips``: whether the data step can be
-    solved in strips of rows. ``signs``: whether the sign of a channel is not determined.
-    ``method``: the solver that is ahead for fidelity, with a denoiser at the same cost.
+    which is an image), "exact" (0 unless an estimate is asked for; the result then contains the
+    measured values, ``operator.with_known(x, y)``), "none" (y has no noise), "unknown". ``strips``:
+    whether the data step can be solved in strips of rows. ``signs``: whether the sign of a channel
+    is not determined. ``method``: the solver that is ahead for fidelity, with a denoiser at the
+    same cost.
     """
 
     data_step: Mapping[str, Any] = field(default_factory=lambda: PROX)
@@ -96,7 +98,8 @@ def usual_misfit(
     residual = float(torch.linalg.vector_norm(error.flatten()))
     floor = 0.0 if y.is_complex() else EIGHT_BIT_STD
     std = max(noise_std, floor)
-    image = y.ndim == 4 and not y.is_complex() and traits_of(operator, noise_std).noise == "image"
+    how = traits_of(operator, noise_std).noise
+    image = y.ndim == 4 and not y.is_complex() and how in ("image", "exact")
     return Misfit(
         residual,
         std * math.sqrt(n_measured),

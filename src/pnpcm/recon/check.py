@@ -169,6 +169,8 @@ def check(
 
 def _verdict(ratio: float, misfit: Misfit, noise_unknown: bool) -> str:
     """``noise_unknown``: whether there is no estimate of the noise of y beside sigma_y."""
+    if ratio == 0:
+        return "the result contains the data exactly"
     if not misfit.noisy:
         if ratio <= 1.3:
             return "the result explains the data up to rounding"

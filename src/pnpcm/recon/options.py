@@ -31,7 +31,9 @@ class Options:
     scans. ``method``: row of ``SOLVERS``; None: the default of the task. ``aim``: "fidelity", the
     image closest to the truth on average (no injected noise, the denoiser where it is better),
     "perception", a sample with detail (consistency model, injected noise), or a number from 0 to 1
-    between them, which scales the injected noise. ``sigma_y``: noise of y on the [0, 1] scale.
+    between them, which scales the injected noise. ``sigma_y``: noise of y on the [0, 1] scale, or
+    "auto", estimated from y; None: 0 for inpainting, whose known pixels are then kept bit for bit,
+    the value in a measurement file, else estimated.
     ``steps``, ``preset``, ``settings``: parameters of the solver; the others come from a preset, a
     tuned row or the rule. ``step_rule``: how a preset is changed to ``steps``, "ends" (default: its
     first and last levels stay) or "released" (the paper's presets: as in the released code, see
@@ -45,7 +47,7 @@ class Options:
     prior: str | Path | Prior | None = None
     method: str | None = None
     aim: str | float = "fidelity"
-    sigma_y: float | None = None
+    sigma_y: float | str | None = None
     steps: int | None = None
     step_rule: str | None = None
     preset: str | Path | None = None
@@ -66,7 +68,9 @@ class Options:
             )
         if self.method is not None:
             _ = SOLVERS[self.method]  # raises, with the nearest name
-        if self.sigma_y is not None and not 0 <= self.sigma_y < math.inf:
+        if isinstance(self.sigma_y, str) and self.sigma_y != "auto":
+            raise ArgumentError(f"sigma_y must be a number or 'auto', got {self.sigma_y!r}")
+        if self.given_sigma_y is not None and not 0 <= self.given_sigma_y < math.inf:
             raise ArgumentError(f"sigma_y must be ≥ 0 ([0, 1] scale), got {self.sigma_y}")
         for name, least in (("steps", 1), ("samples", 1), ("tile", 1), ("batch", 1), ("halo", 0)):
             value = getattr(self, name)
@@ -89,6 +93,11 @@ class Options:
     def perception(self) -> float:
         """The aim as a number: 0 for fidelity, 1 for perception."""
         return AIMS[self.aim] if isinstance(self.aim, str) else float(self.aim)
+
+    @property
+    def given_sigma_y(self) -> float | None:
+        """``sigma_y`` if it is a number, else None."""
+        return None if self.sigma_y is None or isinstance(self.sigma_y, str) else self.sigma_y
 
     @classmethod
     def of(cls, options: Options | None, choices: Mapping[str, Any]) -> Options:

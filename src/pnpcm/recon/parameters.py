@@ -62,7 +62,7 @@ class Numbered:
 
 # method ------------------------------------------------------------------------------------------
 def choose_method(
-    problem: Problem, options: Options, prior: str, kinds: tuple[str, ...]
+    problem: Problem, options: Options, prior: str, kinds: tuple[str, ...], sigma_y: float
 ) -> tuple[str, str]:
     """The row of ``SOLVERS`` to use, and the reason. ``kinds``: available kinds of ``prior``."""
     if options.method is not None:
@@ -73,7 +73,7 @@ def choose_method(
     if leaves_open and "edm" in kinds and _wants_fidelity(options):
         if problem.is_denoising:
             return "dpir", "default for denoising: one call of the denoiser, ahead of PnP-CM"
-        own = traits_of(problem.operator, 0.0).method
+        own = traits_of(problem.operator, 2 * sigma_y).method
         if own != "pnp-cm" and prior in DENOISER_AHEAD:
             return own, "default for this operator: ahead of PnP-CM at the same cost"
     return "pnp-cm", "default"
@@ -131,6 +131,19 @@ def choose_numbers(
     return replace(found, config=config, source=f"{found.source}; set {words}")
 
 
+def noiseless_inpainting(steps: int) -> PnPCMConfig:
+    """PnP-CM with a denoiser where known pixels are exact (inpainting without noise).
+
+    On 8 training crops 128² with ``natural``, 8 steps from the biharmonic extension are 1.1 to
+    2.8 dB above it, for scratches, text, a hole of 24² and 30 to 90 % missing; 16 steps add at most
+    0.1 dB. ρ is constant: with the small ρ of exact data the run oscillates.
+    """
+    start = PnPCMConfig.geometric(
+        (0.3, 0.1), n=steps, noise_std=1.0, noise_scale=0.0, init="extension"
+    )
+    return replace(start, rhos=(0.3,) * steps, mu=(0.5,) * steps)
+
+
 def _pnp_cm(
     task: Task,
     problem: Problem,
@@ -142,6 +155,8 @@ def _pnp_cm(
 ) -> Numbered:
     if options.preset is not None:
         found = _given(task, problem, options)
+    elif kind == "edm" and sigma_y == 0 and traits_of(problem.operator, 0.0).noise == "exact":
+        found = Numbered(noiseless_inpainting(steps), "levels for known pixels without noise")
     else:
         own = _own_presets(task, prior, kind)
         exact = _exact(own, task, prior, sigma_y, options, steps)

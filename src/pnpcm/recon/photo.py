@@ -90,6 +90,10 @@ def restore_with(
             watch=watch,
         )
         notes += result.notes
+        keep: Any = getattr(problem.operator, "with_known", None)
+        exact = planned.sigma_y == 0 and traits.noise == "exact"
+        if exact:
+            drawn = keep(drawn, problem.y)
     with timed(seconds, "check"):
         first = drawn[:, 0] if options.samples > 1 else drawn[0]
         if traits.signs:
@@ -103,11 +107,12 @@ def restore_with(
             planned.prior,
             clamped=traits.clamp,
             sigma_y=planned.sigma_y,
-            noise_y=_noise_of_y(problem) if options.sigma_y else None,
+            noise_y=_noise_of_y(problem) if options.given_sigma_y else None,
         )
     several = options.samples > 1
+    x = pictures.mean(0, keepdim=True) if several else pictures
     return Restoration(
-        result=replace(result, x=pictures.mean(0, keepdim=True) if several else pictures),
+        result=replace(result, x=keep(x, problem.y) if exact and several else x),
         sample=pictures[:1],
         std=pictures.std(0, keepdim=True) if several else None,
         check=judged,

@@ -122,8 +122,8 @@ def plan(
 ) -> Plan:
     """The plan for ``problem``. ``noise``: sigma_y if the caller has estimated it."""
     notes: list[str] = []
-    sigma_y, sigma_from = _noise(problem, options.sigma_y, noise)
-    method, method_from = choose_method(problem, options, priors.name, priors.kinds)
+    sigma_y, sigma_from = _noise(problem, options, noise)
+    method, method_from = choose_method(problem, options, priors.name, priors.kinds, sigma_y)
     solver = SOLVERS[method]
     prior = priors(choose_kinds(method, priors.name, options)) if solver.takes_prior else None
     kind = getattr(prior, "kind", None)
@@ -151,21 +151,23 @@ def plan(
     )
 
 
-def _noise(problem: Problem, given: float | None, estimated: float | None) -> tuple[float, str]:
-    if given is not None:
-        return float(given), "given"
+def _noise(problem: Problem, options: Options, estimated: float | None) -> tuple[float, str]:
+    if options.given_sigma_y is not None:
+        return float(options.given_sigma_y), "given"
     if estimated is not None:
         return estimated, "estimated from the measurement"
     how = traits_of(problem.operator, 0.0).noise
     if how == "none":
         return 0.0, "0: the only error is rounding"
+    if how == "exact" and options.sigma_y is None:
+        return 0.0, "0: known pixels are exact unless sigma_y is given or auto"
     return measured_noise(problem), ESTIMATOR
 
 
 def measured_noise(problem: Problem) -> float:
     """sigma_y, estimated from y; refused if y is not an image with noise."""
     how = traits_of(problem.operator, 0.0).noise
-    if how != "image" or problem.y.is_complex() or problem.y.ndim != 4:
+    if how not in ("image", "exact") or problem.y.is_complex() or problem.y.ndim != 4:
         raise ArgumentError(
             f"sigma_y cannot be estimated from a measurement of {problem.operator!r}; give sigma_y"
         )

@@ -299,8 +299,8 @@ def _volume(
                 run_notes |= dict.fromkeys(result.notes)
         with timed(seconds, "check"):
             std = part.noise_std
-            if options.sigma_y is not None:
-                std = torch.full_like(std, 2 * options.sigma_y)
+            if options.given_sigma_y is not None:
+                std = torch.full_like(std, 2 * options.given_sigma_y)
             noise_std = math.sqrt(float(std.square().mean()))
             misfits.append(part.operator.misfit(drawn[0], part.y, noise_std))
         if planned.middle in indices:  # sets of coil maps combined, in the prior's units

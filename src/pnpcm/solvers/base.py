@@ -187,10 +187,16 @@ def unless_linear(operator: Operator, needs: str) -> str | None:
     return f"it needs {needs}, and this operator is not linear; use PnPCM, DPS or DPnP"
 
 
-def start(run: Run) -> Tensor | None:
-    """``x_init``, else the operator's own start (inpainting: medians), else None."""
+def start(run: Run, init: str = "auto") -> Tensor | None:
+    """``x_init``, else the operator's own start, else None.
+
+    Inpainting starts at medians, or for ``init="extension"`` at the extension of known pixels.
+    """
     if run.x_init is not None:
         return run.x_init
+    if init == "extension" and hasattr(run.operator, "x_extension"):
+        extended: Tensor = run.operator.x_extension(run.y)
+        return extended
     if hasattr(run.operator, "x_start"):
         x: Tensor = run.operator.x_start(run.y)
         return x

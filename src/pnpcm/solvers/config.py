@@ -21,6 +21,7 @@ from pnpcm.solvers.data_steps import ProxStep
 
 FAMILIES = ("ddpm", "geometric", "explicit")
 RULES = ("ends", "released")
+INITS = ("auto", "zero", "z_start", "extension")
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class PnPCMConfig(Config):
     penalties as in the equation; ``mu``: momentum, a float means μ/k in iteration k = 1, 2, …, a
     tuple gives each value. ``noise_scale=0`` switches injection off (the prior is still evaluated
     at (1 + δ_k) σ_k). ``init="auto"``: the operator's own start if it has one, ``"z_start"``: the
-    start of its first data step (for JPEG the decoded image).
+    start of its first data step (for JPEG the decoded image), ``"extension"``: known pixels
+    extended into the holes of inpainting, for other operators as "auto".
 
     ``family``: rule of the levels, which :meth:`with_steps` keeps: ``"ddpm"`` (1 − σ² grows by the
     factor 1 + ``decay`` per step up to 0.9999), ``"geometric"``, or ``"explicit"``. Levels that do
@@ -84,8 +86,8 @@ class PnPCMConfig(Config):
                 raise ArgumentError(f"mu must be ≥ 0, got mu[{k}] = {value}")
         if not (math.isfinite(self.noise_scale) and self.noise_scale >= 0):
             raise ArgumentError(f"noise_scale must be ≥ 0, got {self.noise_scale}")
-        if self.init not in ("auto", "zero", "z_start"):
-            raise ArgumentError(f"init must be 'auto', 'zero' or 'z_start', got {self.init!r}")
+        if self.init not in INITS:
+            raise ArgumentError(f"init must be one of {', '.join(INITS)}, got {self.init!r}")
         if self.family not in FAMILIES:
             raise ArgumentError(f"family must be one of {', '.join(FAMILIES)}, got {self.family!r}")
         if self.family == "ddpm" and (self.decay is None or not 0 <= self.decay < math.inf):

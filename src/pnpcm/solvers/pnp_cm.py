@@ -49,8 +49,8 @@ class PnPCM(SolverBase[PnPCMConfig]):
         return x
 
     def _start(self, run: Run, z: Tensor | None) -> Tensor:
-        if self.config.init == "auto":
-            x = start(run)
+        if self.config.init in ("auto", "extension"):
+            x = start(run, self.config.init)
         else:
             x = z if self.config.init == "z_start" and run.x_init is None else run.x_init
         return run.middle if x is None else x
