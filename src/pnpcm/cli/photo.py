@@ -95,8 +95,8 @@ def simulate(
     *,
     task: shared.TaskName = None,
     sigma_y: Annotated[
-        float, typer.Option(help="Std of the added noise on the [0, 1] scale.")
-    ] = 0.05,
+        str, typer.Option(help="Std of the added noise on the [0, 1] scale, as 0.1 or 25/255.")
+    ] = "0.05",
     mask: Annotated[
         Path | None, typer.Option(help="inpaint: mask image, white = to be removed.")
     ] = None,
@@ -116,6 +116,7 @@ def simulate(
     from pnpcm.problems.measurement import find_inputs, preview, write_measurement
     from pnpcm.problems.measurement import simulate as degrade
 
+    level = shared.added_noise(sigma_y)
     if boundary is not None:
         values["boundary"] = boundary
     if mask is not None:
@@ -125,10 +126,10 @@ def simulate(
     wanted = shared.simulated_task(task, values, missing)
     out.mkdir(parents=True, exist_ok=True)
     for i, path in enumerate(find_inputs(inputs, SUFFIXES)):
-        measured = degrade(read_photo(path).x, wanted, sigma_y, seed=seed + i)
+        measured = degrade(read_photo(path).x, wanted, level, seed=seed + i)
         target = out / f"{path.stem}.npz"
         write_measurement(target, measured)
         picture = preview(measured)
         if picture is not None and task != "phase-retrieval":
             save_picture(out / f"{path.stem}.png", to_picture(picture))
-        print(f"{target}: {measured.task.name}, sigma_y = {sigma_y:g}")
+        print(f"{target}: {measured.task.name}, sigma_y = {level:g}")

@@ -86,9 +86,7 @@ def _check(small: UNetConfig, large: UNetConfig) -> None:
         )
 
 
-def _copy_stage(
-    small: nn.Module, large: nn.Module, first: tuple[int, int] | None = None
-) -> None:
+def _copy_stage(small: nn.Module, large: nn.Module, first: tuple[int, int] | None = None) -> None:
     """Copy a stage. ``first``: channels of its first input, before its skip, in both."""
     assert isinstance(small, Stage) and isinstance(large, Stage)
     for a, b in zip(small, large, strict=True):
@@ -138,7 +136,9 @@ def _embed(
 def _places(parts: Sequence[tuple[int, int]]) -> Tensor:
     """Where the channels of the smaller layer are in the larger one."""
     starts = torch.tensor([0, *(new for _, new in parts)]).cumsum(0)
-    return torch.cat([start + torch.arange(old) for start, (old, _) in zip(starts, parts, strict=False)])
+    return torch.cat(
+        [start + torch.arange(old) for start, (old, _) in zip(starts, parts, strict=False)]
+    )
 
 
 def _pass_on(block: nn.Module, channels: int) -> None:
