@@ -230,9 +230,9 @@ def by_hand_nonzero(y: Tensor) -> float:
 def test_the_profile_of_white_noise() -> None:
     found = noise_profile(smooth(128, 160) + 0.1 * noise(1, 3, 128, 160))
     assert found is not None
-    assert found.std == pytest.approx([0.1] * 5, rel=0.05)
+    assert found.std == pytest.approx([0.1] * 5, rel=0.08)
     assert abs(found.correlation) < 0.05
-    assert abs(found.slope) < 0.1 * found.offset
+    assert abs(found.slope) < 0.2 * found.offset
     assert noise_profile(smooth()[..., :20, :20]) is None
 
 

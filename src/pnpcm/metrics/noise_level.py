@@ -103,9 +103,9 @@ class NoiseProfile:
 
     ``brightness``, ``std``: mean value and level of five groups of patches, by brightness.
     ``offset``, ``slope``: least squares of std² = offset + slope · brightness. ``correlation``:
-    of neighbouring pixels in the flattest fifth of the patches, 0 for white noise; there
-    ``flat_std`` is the level and ``spread`` the ratio of the energy of the median patch to theirs,
-    1.2 for noise alone and large for texture.
+    of neighbouring pixels in the flat patches (at most twice the energy of the flattest fifth), 0
+    for white noise; ``flat_std``: standard deviation there; ``spread``: energy of the median patch
+    relative to the flattest fifth, below 2 for noise alone, large for texture.
     """
 
     brightness: tuple[float, ...]
@@ -146,10 +146,9 @@ def noise_profile(y: Tensor, mask: Tensor | None = None) -> NoiseProfile | None:
     slope, offset = _line(brightness, [s**2 for s in stds])
     q = values.flatten(1) @ _directions().to(values)
     energy = q.square().sum(1)
-    limit = energy.kthvalue(max(1, len(energy) // GROUPS)).values
-    flat = q[energy <= limit]
+    level = energy.sort().values[: max(1, len(energy) // GROUPS)].mean()
+    flat = q[energy <= 2 * level]
     r = _autocovariance(flat.T.cov())
-    energies = energy.median() / flat.square().sum(1).mean().clamp_min(1e-300)
     return NoiseProfile(
         brightness=brightness,
         std=stds,
@@ -157,7 +156,7 @@ def noise_profile(y: Tensor, mask: Tensor | None = None) -> NoiseProfile | None:
         slope=slope,
         correlation=float(r[1] / r[0]) if float(r[0]) > 0 else 0.0,
         flat_std=math.sqrt(max(float(r[0]), 0.0)),
-        spread=float(energies),
+        spread=float(energy.median() / level) if float(level) > 0 else math.inf,
     )
 
 

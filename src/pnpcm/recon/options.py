@@ -27,7 +27,7 @@ def of_255(sigma_y: float) -> str:
     if not 1 < sigma_y <= 255:
         return ""
     right = f"{sigma_y / 255:.3g}"
-    return f"; {sigma_y:g} of 255 is {right}: write {right} or, in a shell, {sigma_y:g}/255"
+    return f"; {sigma_y:g} of 255 is {right}: write {right} or {sigma_y:g}/255"
 
 
 @dataclass(frozen=True)
