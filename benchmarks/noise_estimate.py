@@ -5,7 +5,8 @@
 The textured and smooth photographs are the ``count`` with the largest and the smallest mean
 magnitude of the Laplacian among the training images ``$PNPCM_DATA/natural``. Every cell is the mean
 estimate of sigma_y ([0, 1] scale) and, in brackets, the smallest and the largest of the images;
-"median": Donoho and Johnstone's, "patches": ``estimate_noise_std``. Seed of an image: seed + number.
+"median": Donoho and Johnstone's, "patches": ``estimate_noise_std``. Seed of an
+image: seed + number.
 """
 
 from __future__ import annotations
