@@ -287,6 +287,8 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (("--task", "phase-retrieval"), "a measurement file"),
         ((), "give --task"),
         (("--task", "denoise", "--sigma-y", "loud"), "expected auto or a number"),
+        (("--task", "denoise", "--sigma-y", "25"), "25 of 255 is 0.098: write 0.098 or"),
+        (("--task", "denoise", "--sigma-y", "25/0"), "expected auto or a number"),
         (("--task", "denoise", "--format", "gif"), "expected png"),
         (("--task", "denoise", "--set", "rho=1"), "unknown hyperparameter 'rho'"),
         (("--task", "denoise", "--prior", "nature"), "did you mean 'natural'"),

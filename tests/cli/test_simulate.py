@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 import pnpcm
 from pnpcm import PRESETS, cli
+from pnpcm.cli.shared import added_noise
+from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import read_photo
 from pnpcm.networks.kernel_wizard import KernelWizard
 from pnpcm.operators import JPEG, GaussianBlur, NonlinearBlur
@@ -37,6 +39,16 @@ def test_simulated_blur_has_the_border_that_was_asked_for(tmp_path: Path) -> Non
     assert corners["zero"] == pytest.approx(0.60100**2, abs=1e-5)
     words_of_help = run("simulate", "--help").output.replace("│", " ").split()
     assert "reflect (default), zero (as in the paper)" in " ".join(words_of_help)
+
+
+def test_the_noise_level_as_a_fraction_of_255(tmp_path: Path) -> None:
+    Image.new("RGB", (24, 24), (120, 120, 120)).save(tmp_path / "flat.png")
+    words = ("simulate", tmp_path / "flat.png", "--task", "denoise", "--out", tmp_path)
+    assert run(*words, "--sigma-y", "25/255").exit_code == 0
+    assert read_measurement(tmp_path / "flat.npz").sigma_y == pytest.approx(25 / 255, rel=1e-6)
+    with pytest.raises(ArgumentError, match=r"25 of 255 is 0\.098"):
+        added_noise("25")
+    assert run(*words, "--sigma-y", 25).exit_code != 0
 
 
 def test_the_papers_operators_are_reached_from_the_command_line(tmp_path: Path) -> None:

@@ -245,11 +245,30 @@ def test_the_record_is_plain_and_the_report_readable() -> None:
     assert "network evaluations" in done.report()
 
 
+def test_notes_say_what_one_level_of_noise_does_not() -> None:
+    x = torch.linspace(-0.8, 0.8, 96).expand(1, 3, 80, 96)
+    generator = torch.Generator().manual_seed(0)
+    n = torch.randn((1, 3, 81, 97), generator=generator)
+    white = n[..., 1:, 1:]
+    means = torch.nn.functional.avg_pool2d(n, 2, stride=1) * 2
+    measured = {
+        "": x + 0.1 * white,
+        "depends on brightness": x + 0.1 * (1 + x) * white,
+        "is not white": x + 0.1 * means,
+    }
+    for words, y in measured.items():
+        notes = [n for n in restore(y, Denoise()).notes if n.startswith("the noise")]
+        assert len(notes) == bool(words)
+        assert all(words in note for note in notes)
+        assert not any("the noise" in n for n in restore(y, Denoise(), sigma_y=0.05).notes)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"sigma_y": -1.0}, "sigma_y must be"),
         ({"sigma_y": "low"}, "sigma_y must be a number or 'auto'"),
+        ({"sigma_y": 25.0}, r"\[0, 1\] scale; 25 of 255 is 0.098: write 0.098 or .*25/255"),
         ({"steps": 0}, "steps must be"),
         ({"samples": 0}, "samples must be"),
         ({"prior": "naturall"}, "did you mean 'natural'"),

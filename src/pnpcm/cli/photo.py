@@ -116,8 +116,8 @@ def simulate(
     *,
     task: shared.TaskName = None,
     sigma_y: Annotated[
-        float, typer.Option(help="Std of the added noise on the [0, 1] scale.")
-    ] = 0.05,
+        str, typer.Option(help="Std of the added noise on the [0, 1] scale, as 0.1 or 25/255.")
+    ] = "0.05",
     mask: Annotated[
         Path | None, typer.Option(help="inpaint: mask image, white = to be removed.")
     ] = None,
@@ -138,6 +138,7 @@ def simulate(
     from pnpcm.problems.measurement import simulate as degrade
     from pnpcm.recon.inputs import find_inputs
 
+    level = shared.added_noise(sigma_y)
     if boundary is not None:
         values["boundary"] = boundary
     if mask is not None:
@@ -152,10 +153,10 @@ def simulate(
         raise ArgumentError(f"out is {out}, the folder of an input, which NAME.png would replace")
     out.mkdir(parents=True, exist_ok=True)
     for i, path in enumerate(one.path for one in found):
-        measured = degrade(read_photo(path).x, wanted, sigma_y, seed=seed + i)
+        measured = degrade(read_photo(path).x, wanted, level, seed=seed + i)
         target = out / f"{path.stem}.npz"
         write_measurement(target, measured)
         picture = preview(measured)
         if picture is not None and task != "phase-retrieval":
             save_picture(out / f"{path.stem}.png", to_picture(picture))
-        print(f"{target}: {measured.task.name}, sigma_y = {sigma_y:g}")
+        print(f"{target}: {measured.task.name}, sigma_y = {level:g}")

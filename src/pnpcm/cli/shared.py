@@ -86,8 +86,9 @@ def options(
     sigma_y: Annotated[
         str | None,
         typer.Option(
-            help="Noise std of the input on the [0, 1] scale, or auto (estimated); default: auto, "
-            "for inpaint 0 (known pixels are kept bit for bit), for .npz files their own."
+            help="Noise std of the input on the [0, 1] scale, as 0.1 or 25/255, or auto "
+            "(estimated); default: auto, for inpaint 0 (known pixels are kept bit for bit), for "
+            ".npz files their own."
         ),
     ] = None,
     steps: Annotated[
@@ -116,17 +117,11 @@ def options(
     """The :class:`Options` of a reconstruction."""
     from pnpcm.recon import Options
 
-    try:
-        noise = sigma_y if sigma_y in (None, "auto") else float(sigma_y)
-    except ValueError as error:
-        raise ArgumentError(
-            f"sigma_y is {sigma_y!r}, expected auto or a number like 0.05"
-        ) from error
     return Options(
         prior=prior,
         method=method,
         aim=_value(aim),
-        sigma_y=noise,
+        sigma_y=sigma_y if sigma_y in (None, "auto") else noise_level(sigma_y, "auto or "),
         steps=steps,
         step_rule=step_rule,
         preset=preset,
@@ -232,6 +227,26 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def noise_level(text: str, other: str = "") -> float:
+    """The number of ``--sigma-y``: 0.1 or 25/255. ``other``: words that are allowed as well."""
+    above, slash, below = text.partition("/")
+    try:
+        return float(above) / (float(below) if slash else 1.0)
+    except (ValueError, ZeroDivisionError) as error:
+        raise ArgumentError(
+            f"sigma_y is {text!r}, expected {other}a number like 0.05 or 25/255"
+        ) from error
+
+
+def added_noise(text: str) -> float:
+    """The number of ``--sigma-y`` of simulated noise, at most 1."""
+    from pnpcm.recon import Options
+
+    level = noise_level(text)
+    Options(sigma_y=level)  # refuses a level of another scale
+    return level
 
 
 def _pair(name: str, text: str) -> tuple[float, float]:

@@ -17,8 +17,8 @@ def tune(
     data: Annotated[Path, typer.Option(help="Folder of clean images.")],
     task: shared.TaskName = None,
     sigma_y: Annotated[
-        float, typer.Option(help="Std of the simulated noise on the [0, 1] scale.")
-    ] = 0.05,
+        str, typer.Option(help="Std of the simulated noise on the [0, 1] scale, as 0.1 or 25/255.")
+    ] = "0.05",
     missing: shared.Missing = None,
     values: dict[str, Any],
     prior: Annotated[
@@ -78,7 +78,7 @@ def tune(
             x,
             loaded,
             prior_name=prior,
-            sigma_y=sigma_y,
+            sigma_y=shared.added_noise(sigma_y),
             steps=steps,
             trials=trials,
             metric=metric,

@@ -5,7 +5,6 @@ The Python interface, the command line and the app build the same object.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,6 +20,14 @@ from pnpcm.solvers.config import RULES
 
 AIMS = {"fidelity": 0.0, "perception": 1.0}
 TILE = 640
+
+
+def of_255(sigma_y: float) -> str:
+    """What to write for a level that was given on the scale of 8 bits; else nothing."""
+    if not 1 < sigma_y <= 255:
+        return ""
+    right = f"{sigma_y / 255:.3g}"
+    return f"; {sigma_y:g} of 255 is {right}: write {right} or {sigma_y:g}/255"
 
 
 @dataclass(frozen=True)
@@ -70,8 +77,12 @@ class Options:
             _ = SOLVERS[self.method]  # raises, with the nearest name
         if isinstance(self.sigma_y, str) and self.sigma_y != "auto":
             raise ArgumentError(f"sigma_y must be a number or 'auto', got {self.sigma_y!r}")
-        if self.given_sigma_y is not None and not 0 <= self.given_sigma_y < math.inf:
-            raise ArgumentError(f"sigma_y must be ≥ 0 ([0, 1] scale), got {self.sigma_y}")
+        given = self.given_sigma_y
+        if given is not None and not 0 <= given <= 1:
+            raise ArgumentError(
+                f"sigma_y must be from 0 to 1, got {given:g}: it is on the [0, 1] scale"
+                + of_255(given)
+            )
         for name, least in (("steps", 1), ("samples", 1), ("tile", 1), ("batch", 1), ("halo", 0)):
             value = getattr(self, name)
             if value is not None and (value != int(value) or value < least):

@@ -13,7 +13,7 @@ import torch
 from pnpcm import __version__, catalogue
 from pnpcm.core import Config, Prior
 from pnpcm.errors import ArgumentError
-from pnpcm.metrics.noise_level import estimate_noise_std
+from pnpcm.metrics.noise_level import estimate_noise_std, noise_profile
 from pnpcm.operators.traits import traits_of
 from pnpcm.priors import GreyPrior, TiledPrior
 from pnpcm.problems import Problem, Task
@@ -21,7 +21,15 @@ from pnpcm.recon.options import Options
 from pnpcm.recon.parameters import choose_kinds, choose_method, choose_numbers
 from pnpcm.solvers import SOLVERS, GradientStep, StripStep
 
-ESTIMATOR = "estimated: median absolute deviation of Daubechies-2 details (Donoho & Johnstone)"
+ESTIMATOR = "estimated: smallest eigenvalue of weakly textured patches (Liu, Tanaka & Okutomi)"
+VISIBLE = 0.01
+"""sigma_y below which texture and rounding are as large as the noise: no notes on its kind."""
+UNEVEN = 1.5
+"""Ratio of the levels in highlights and shadows above which noise depends on brightness."""
+CORRELATED = 0.3
+"""Correlation of neighbours above which noise is not white (averages of 2×2 pixels: 0.5)."""
+SPREAD = 3.0
+"""Energy of the median patch relative to the flattest above which it is texture, not noise."""
 ANY_KIND = ("consistency", "edm", "vp")
 KIND_WORDS = {"consistency": "consistency model", "edm": "denoiser", "vp": "noise predictor"}
 
@@ -123,6 +131,8 @@ def plan(
     """The plan for ``problem``. ``noise``: sigma_y if the caller has estimated it."""
     notes: list[str] = []
     sigma_y, sigma_from = _noise(problem, options, noise)
+    if task.name == "denoise" and sigma_from == ESTIMATOR:
+        sigma_y = _not_white(problem, sigma_y, notes)
     method, method_from = choose_method(problem, options, priors.name, priors.kinds, sigma_y)
     solver = SOLVERS[method]
     prior = priors(choose_kinds(method, priors.name, options)) if solver.takes_prior else None
@@ -172,6 +182,32 @@ def measured_noise(problem: Problem) -> float:
             f"sigma_y cannot be estimated from a measurement of {problem.operator!r}; give sigma_y"
         )
     return estimate_noise_std(problem.y, problem.known) / 2
+
+
+def _not_white(problem: Problem, sigma_y: float, notes: list[str]) -> float:
+    """sigma_y for noise that is perhaps not white, with notes on what one level leaves out.
+
+    Correlated noise has almost no smallest eigenvalue; its standard deviation is the better level:
+    30.6 instead of 26.9 dB for means of 2×2 pixels, sigma_y 0.05, on a training photograph.
+    """
+    found = noise_profile(problem.y, problem.known)
+    if found is None:
+        return sigma_y
+    flat = found.flat_std / 2
+    if found.correlation >= CORRELATED and found.spread <= SPREAD and flat >= VISIBLE:
+        notes.append(
+            f"the noise is not white (correlation of neighbours {found.correlation:.1f}), as after "
+            f"resizing or demosaicing: sigma_y is its standard deviation, {flat:.3f}; part of it "
+            "will remain"
+        )
+        return flat
+    std = [s / 2 for s in found.std]
+    if sigma_y >= VISIBLE and max(std) > UNEVEN * min(std) and sorted(std) in (std, std[::-1]):
+        notes.append(
+            f"the noise depends on brightness: sigma_y {std[0]:.3f} in shadows, {std[-1]:.3f} in "
+            f"highlights; one level, {sigma_y:.3f}, is used"
+        )
+    return sigma_y
 
 
 def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) -> Prior:
