@@ -7,10 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.optimize import nnls as scipy_nnls
 from tests.rows import check_rows
 
 from pnpcm.presets import PRESETS, Preset
-from pnpcm.recon.rule import Numbers, features, nearest_in_hull, rule
+from pnpcm.recon.rule import Numbers, features, nearest_in_hull, nnls, rule
 from pnpcm.solvers import PnPCMConfig, ProxStep
 
 
@@ -147,3 +148,13 @@ def test_the_note_stands_outside_the_hull_only() -> None:
         far = conditions | {"error_std": 20 * conditions["error_std"]}
         assert "error of y" in rule(rows, far, int(n), data_step=ProxStep())[1]
     assert inside > 5
+
+
+def test_nnls_is_that_of_scipy() -> None:
+    generator = np.random.default_rng(0)
+    for rows, columns in ((4, 9), (4, 3), (6, 20)):
+        a, b = generator.normal(size=(rows, columns)), generator.normal(size=rows)
+        _, rest = scipy_nnls(a, b)
+        ours = nnls(a, b)
+        assert (ours >= 0).all()
+        assert np.linalg.norm(a @ ours - b) == pytest.approx(rest, abs=1e-8)

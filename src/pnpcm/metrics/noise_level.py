@@ -73,7 +73,10 @@ def estimate_noise_std(y: Tensor, mask: Tensor | None = None) -> float:
     found: list[float] = []
     for image, k in zip(y, known, strict=True):
         patches = [_patches(p, m) for p, m in zip(image.double(), k, strict=True)]
-        weak = [p and _weak_texture(p.values[p.shows], p.half[p.shows]) for p in patches]
+        weak = [
+            None if p is None else _weak_texture(p.values[p.shows], p.half[p.shows])
+            for p in patches
+        ]
         factor = _joint(patches, weak)
         for std, plane, m in zip(weak, image, k, strict=True):
             level = _median(plane, m) if std is None else factor * std
@@ -175,7 +178,8 @@ def _autocovariance(covariance: Tensor) -> Tensor:
     square = (rows[:, None] - rows) ** 2 + (columns[:, None] - columns) ** 2
     q = _directions()
     basis = torch.stack([(q.T @ (square == k).double() @ q).flatten() for k in (0, 1, 2, 4, 5, 8)])
-    return torch.linalg.lstsq(basis.T, covariance.cpu().flatten()[:, None]).solution[:, 0]
+    r: Tensor = torch.linalg.lstsq(basis.T, covariance.cpu().flatten()[:, None]).solution[:, 0]
+    return r
 
 
 def _mean(found: list[float], y: Tensor, known: Tensor) -> float:
@@ -283,7 +287,8 @@ def _directions() -> Tensor:
     rows, columns = torch.meshgrid(i, i, indexing="ij")
     trend = [rows**a * columns**b for a in range(3) for b in range(3 - a)]
     whole, _ = torch.linalg.qr(torch.stack(trend, -1).flatten(0, 1), mode="complete")
-    return whole[:, len(trend) :]
+    rest: Tensor = whole[:, len(trend) :]
+    return rest
 
 
 def _smallest(vectors: Tensor, half: Tensor) -> float | None:

@@ -114,10 +114,11 @@ def _halved(plane: Tensor, axis: int) -> Tensor:
     As sums of even and odd samples: ``conv2d`` is slow for planes of one channel.
     """
     w = math.exp(-2.0)
-    even, odd = plane.unflatten(axis, (-1, 2)).unbind(axis)
+    even, odd = torch.unflatten(plane, axis, (-1, 2)).unbind(axis)
     before = torch.cat((odd.narrow(axis, 0, 1), odd.narrow(axis, 0, odd.shape[axis] - 1)), axis)
     after = torch.cat((even.narrow(axis, 1, even.shape[axis] - 1), even.narrow(axis, -1, 1)), axis)
-    return ((1 + w) / (2 + 4 * w)) * (even + odd) + (w / (2 + 4 * w)) * (before + after)
+    halved: Tensor = ((1 + w) / (2 + 4 * w)) * (even + odd) + (w / (2 + 4 * w)) * (before + after)
+    return halved
 
 
 def cell_mean(plane: Tensor, factors: Factors) -> Tensor:

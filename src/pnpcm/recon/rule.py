@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from pnpcm.errors import ArgumentError
 from pnpcm.presets import Preset
@@ -134,9 +133,29 @@ def nearest_in_hull(points: Vector, wanted: Vector) -> Vector:
     heavy = 1e4  # weight of the condition Σλ = 1
     wanted = np.clip(wanted, points.min(0), points.max(0))  # far away every direction is alike
     away = ((points - wanted) / _ASIDE).T
-    share, _ = nnls(np.vstack([away, np.full(len(points), heavy)]), np.array([0.0, 0, 0, heavy]))
+    share = nnls(np.vstack([away, np.full(len(points), heavy)]), np.array([0.0, 0, 0, heavy]))
     place: Vector = share @ points / share.sum()
     return place
+
+
+def nnls(a: Vector, b: Vector) -> Vector:
+    """argmin ‖a x − b‖, x ≥ 0, by the active-set method of Lawson and Hanson (1974)."""
+    x, active = np.zeros(a.shape[1]), np.zeros(a.shape[1], dtype=bool)
+    for _ in range(3 * a.shape[1]):
+        gradient = np.where(active, -np.inf, a.T @ (b - a @ x))
+        if gradient.max() <= 1e-9 * np.abs(a).max() ** 2:
+            break
+        active[gradient.argmax()] = True
+        while True:
+            best = np.zeros_like(x)
+            best[active] = np.linalg.lstsq(a[:, active], b, rcond=None)[0]
+            low = active & (best <= 0)
+            if not low.any():
+                break
+            x = x + (x[low] / (x[low] - best[low])).min() * (best - x)
+            active &= x > 1e-12
+        x = best
+    return x
 
 
 def _note(wanted: Vector, place: Vector, gain: float, n: int) -> str:
