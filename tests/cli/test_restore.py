@@ -146,7 +146,7 @@ def test_known_pixels_are_kept_bit_for_bit(run: Run, tmp_path: Path, bits: int) 
     words = ("restore", tmp_path / "in.png", "--task", "inpaint", "--mask", tmp_path / "mask.png")
     done = run(*words, "--out", tmp_path / "out", "--json")
     assert done.code == 0, done.err
-    with Image.open(tmp_path / "out" / "in.png") as restored:
+    with Image.open(tmp_path / "out" / "in.inpaint.png") as restored:
         found = np.asarray(restored)
     assert (found.dtype, found.shape) == (values.dtype, values.shape)
     hole = np.asarray(mask) > 0

@@ -43,9 +43,11 @@ def test_simulated_blur_has_the_border_that_was_asked_for(tmp_path: Path) -> Non
 
 def test_the_noise_level_as_a_fraction_of_255(tmp_path: Path) -> None:
     Image.new("RGB", (24, 24), (120, 120, 120)).save(tmp_path / "flat.png")
-    words = ("simulate", tmp_path / "flat.png", "--task", "denoise", "--out", tmp_path)
+    words = ("simulate", tmp_path / "flat.png", "--task", "denoise", "--out", tmp_path / "y")
     assert run(*words, "--sigma-y", "25/255").exit_code == 0
-    assert read_measurement(tmp_path / "flat.npz").sigma_y == pytest.approx(25 / 255, rel=1e-6)
+    assert read_measurement(tmp_path / "y" / "flat.npz").sigma_y == pytest.approx(
+        25 / 255, rel=1e-6
+    )
     with pytest.raises(ArgumentError, match=r"25 of 255 is 0\.098"):
         added_noise("25")
     assert run(*words, "--sigma-y", 25).exit_code != 0

@@ -24,7 +24,7 @@ def grow(small: UNet, large: UNet) -> None:
     Added residual blocks are the identity. Chen et al., Net2Net (2016), with zeros in place of
     copies. Networks with GroupNorm or attention are refused: their layers mix all channels.
     """
-    _check(small.config, large.config)
+    check_growth(small.config, large.config)
     large.time_embed.load_state_dict(small.time_embed.state_dict())
     old, new = small.config, large.config
     extra = new.num_res_blocks - old.num_res_blocks
@@ -53,7 +53,8 @@ def grow(small: UNet, large: UNet) -> None:
     _embed(small.out[2], large.out[2])
 
 
-def _check(small: UNetConfig, large: UNetConfig) -> None:
+def check_growth(small: UNetConfig, large: UNetConfig) -> None:
+    """Refuse a pair of networks of which :func:`grow` cannot make the second from the first."""
     free = ("image_size", "channel_mult", "num_res_blocks", "dropout", "attention_ds")
     differ = [
         f.name

@@ -97,11 +97,12 @@ def _wants_fidelity(options: Options) -> bool:
 
 
 def _steps(problem: Problem, options: Options, kind: str | None) -> int:
-    """Number of steps; more of them with a denoiser, which gains from them where A is linear."""
-    usual = traits_of(problem.operator, 0.0).steps
+    """Number of steps; more of them with a denoiser, where the data step has a closed form."""
+    traits = traits_of(problem.operator, 0.0)
     linear = getattr(problem.operator, "linear", hasattr(problem.operator, "A_adjoint"))
-    more = kind == "edm" and linear and options.preset is None
-    return options.steps or (max(DENOISER_STEPS, usual) if more else usual)
+    closed = linear or traits.data_step["type"] == "ProjectStep"
+    more = kind == "edm" and closed and options.preset is None
+    return options.steps or (max(DENOISER_STEPS, traits.steps) if more else traits.steps)
 
 
 # numbers -----------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def nnls(a: Vector, b: Vector) -> Vector:
     x, active = np.zeros(a.shape[1]), np.zeros(a.shape[1], dtype=bool)
     for _ in range(3 * a.shape[1]):
         gradient = np.where(active, -np.inf, a.T @ (b - a @ x))
-        if gradient.max() <= 1e-9 * np.abs(a).max() ** 2:
+        if gradient.max() <= 1e-14 * np.abs(a).max() ** 2:
             break
         active[gradient.argmax()] = True
         while True:

@@ -19,7 +19,7 @@ from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.io.files import write_atomically
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
-from pnpcm.networks.grow import grow
+from pnpcm.networks.grow import check_growth, grow
 from pnpcm.places import existing
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.base import C_NOISE
@@ -52,11 +52,16 @@ def load_weights(path: Path, recipe: Recipe, *, smaller: bool = False) -> NetPri
     """A prior from a file, which must have the recipe's network or (``smaller``) a smaller one."""
     prior = load_own(path) if path.suffix == ".safetensors" else load_openai(path)
     network = prior.network
-    same = isinstance(network, UNet) and _shape(network.config) == _shape(recipe.network)
-    if not (same or smaller):
-        raise CheckpointError(
-            f"{path} has another network than the recipe; expected {recipe.network}"
-        )
+    other = f"{path} has another network than the recipe"
+    if not isinstance(network, UNet):
+        raise CheckpointError(f"{other}; expected {recipe.network}")
+    if _shape(network.config) != _shape(recipe.network):
+        if not smaller:
+            raise CheckpointError(f"{other}; expected {recipe.network}")
+        try:
+            check_growth(network.config, recipe.network)
+        except ArgumentError as error:
+            raise CheckpointError(f"{other}: {error}") from error
     if prior.sigma_data != recipe.prior.sigma_data:
         raise CheckpointError(
             f"{path} has sigma_data {prior.sigma_data}, the recipe {recipe.prior.sigma_data}; "
