@@ -3,9 +3,9 @@
     python recipes/ship.py natural [--evaluation out/natural]
     python recipes/ship.py natural --describe
 
-Copies prior.safetensors of the runs of the last recipes/<domain>-edm*.yaml and of
-recipes/<domain>-cm.yaml, and control.safetensors of those of recipes/<domain>-cosign-*.yaml, if
-they exist. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose table is added to the
+Copies prior.safetensors of the runs of the last recipes/<domain>-edm*.yaml and <domain>-cm*.yaml
+that have one, and control.safetensors of those of recipes/<domain>-cosign-*.yaml. Weights without a
+run stay; their card is that of the first recipe. `--evaluation`: folder of `pnpcm priors evaluate … --out`, whose table is added to the
 card. `--describe` copies nothing: it stores the statistics of the training images, which the
 self-check uses, in files that were trained before the training did so.
 """
@@ -36,11 +36,13 @@ def ship(domain: str, evaluation: Path | None) -> None:
     cards = []
     for part in ("edm", "cm"):
         found = sorted(RECIPES.glob(f"{domain}-{part}*.yaml"), key=lambda path: path.stem)
-        if found:
-            load_own(
-                existing(f"{read_recipe(found[-1]).out}/prior.safetensors", RECIPES)
-            )  # or raises
-            cards.append(_put(found[-1], "prior", f"{domain}-{part}", LIMIT))
+        runs = [p for p in found if _prior_of(p).exists()]
+        if runs:
+            load_own(_prior_of(runs[-1]))  # or raises
+            cards.append(_put(runs[-1], "prior", f"{domain}-{part}", LIMIT))
+        elif found:
+            info = read_header(WEIGHTS / f"{domain}-{part}.safetensors")["info"]
+            cards.append(model_card(info, read_recipe(found[0])))
     for path in sorted(RECIPES.glob(f"{domain}-cosign-*.yaml")):
         control = resolve(read_recipe(path).out, RECIPES) / "control.safetensors"
         if control.exists():
@@ -50,6 +52,11 @@ def ship(domain: str, evaluation: Path | None) -> None:
         table = (evaluation / "evaluate.md").read_text(encoding="utf-8")
         cards.append(table)
     write_text(WEIGHTS / f"{domain}.md", "\n".join(cards))
+
+
+def _prior_of(path: Path) -> Path:
+    """The weights of the run of a recipe."""
+    return resolve(read_recipe(path).out, RECIPES) / "prior.safetensors"
 
 
 def _put(path: Path, file: str, name: str, limit: int) -> str:
