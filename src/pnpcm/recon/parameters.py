@@ -336,16 +336,18 @@ def fit_noise(config: Config, noise_std: float) -> Config:
 def _own_presets(task: Task, prior: str, kind: str | None) -> dict[str, Preset]:
     """Tuned presets of the prior, else of the shipped prior of the domain.
 
-    Per operator those for ``kind`` of prior, or all if there are none.
+    With a denoiser (``kind`` "edm") those tuned with it, if the task's operator has any: for
+    motion blur the presets of the consistency model are ahead of those of Gaussian blurs.
     """
     tuned = {name: p for name, p in PRESETS.items() if p.conditions}
     domain = prior
     if all(p.prior != prior for p in tuned.values()):
         domain = "mri" if task.operator_name == "mri" else "natural"
     own = {name: p for name, p in tuned.items() if p.prior == domain}
-    same = "edm" if kind == "edm" else "consistency"
-    covered = {p.operator for p in own.values() if p.kind == same}
-    return {name: p for name, p in own.items() if p.kind == same or p.operator not in covered}
+    for_denoiser = {n: p for n, p in own.items() if p.kind == "edm"}
+    if kind == "edm" and any(p.operator == task.operator_name for p in for_denoiser.values()):
+        return for_denoiser
+    return {name: p for name, p in own.items() if p.kind != "edm"}
 
 
 def _family(
