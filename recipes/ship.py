@@ -7,7 +7,7 @@ Copies prior.safetensors of the runs of the last recipes/<domain>-edm*.yaml and 
 that have one, and control.safetensors of those of recipes/<domain>-cosign-*.yaml. Weights without a
 run stay; their card is that of the first recipe. `--evaluation`: folder of `pnpcm priors evaluate
 … --out`, whose table is added to the card. `--describe` copies nothing: it stores the statistics of
-the training images, which the self-check uses, in files that were trained before the training did so.
+the training images, which the self-check uses, in files of earlier versions of the training.
 """
 
 from __future__ import annotations
