@@ -81,10 +81,10 @@ class TiledPrior(WrappedPrior):
     ``halo``: number of pixels around a centre that are evaluated too. With at least the network's
     receptive radius the result is that of the whole image up to rounding, and ``exact`` is True.
     None: that radius, but at most 128, since far pixels have almost no influence. Largest
-    differences from the whole image at σ = 0.2 and at σ = 2, denoiser ``natural`` (radius 195) on
-    photographs of 768×1152: 2e-4 and 2e-3 for a halo of 64, 5e-7 and 4e-5 for 96, 5e-7 for 128,
-    which is rounding; 2e-6 at σ = 2 for a deeper network (radius 251) and 128. A network with
-    GroupNorm or attention has no such radius: a halo must be given, and tiling is approximate.
+    differences from the whole image at σ = 0.2 and at σ = 2, ``natural`` (radius 307), photographs
+    of 640×1152: denoiser 2e-5 and 2e-4 for a halo of 96, 5e-7 (rounding) and 3e-6 for 128;
+    consistency model 8e-6 and 2e-2 for 96, 4e-7 and 2e-5 for 128. A network with GroupNorm or
+    attention has no such radius: a halo must be given, and tiling is approximate.
 
     Costs one evaluation per image in ``nfe``; k windows in an axis of n pixels evaluate
     about n + 2 (k − 1) halo. One window of one image is evaluated at a time.
