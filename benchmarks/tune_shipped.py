@@ -103,30 +103,32 @@ def photo_studies(side: int) -> list[Study]:
 
 def denoiser_studies() -> list[Study]:
     """Studies with the denoiser of `natural`: no noise is injected, five numbers are searched."""
-    noises = (0.05, 0.025, 0.0, 0.1, 0.01, 0.2)
-    few = (0.0, 0.025, 0.1)
+    noises = (0.05, 0.025, 0.1, 0.01, 0.2)
+    few = (0.025, 0.1)
     tasks: dict[str, tuple[Task, tuple[float, ...]]] = {
-        "superres-4": (SuperRes(4), noises),
-        "deblur-gauss": (Deblur(gaussian=(5, 10.0)), noises),
         "inpaint-70": (Inpaint(missing=0.7), noises),
-        "superres-2": (SuperRes(2), few),
-        "deblur-narrow": (Deblur(gaussian=(9, 2.0)), few),
-        "deblur-motion": (Deblur(motion=(9, 30)), few),
-        "inpaint-30": (Inpaint(missing=0.3), few),
-        "superres-8": (SuperRes(8), (0.025,)),
-        "denoise": (Denoise(), (0.025, 0.1, 0.2)),
+        "inpaint-30": (Inpaint(missing=0.3), noises),
+        "denoise": (Denoise(), (0.025, 0.05, 0.1, 0.2)),
+        "superres-4": (SuperRes(4), (0.0, *noises)),
+        "deblur-gauss": (Deblur(gaussian=(5, 10.0)), (0.0, *noises)),
+        "superres-2": (SuperRes(2), (0.0, *few)),
+        "deblur-narrow": (Deblur(gaussian=(9, 2.0)), (0.0, *few)),
+        "deblur-motion": (Deblur(motion=(9, 30)), (0.0, *few)),
+        "superres-8": (SuperRes(8), few),
     }
     found = [
-        Study(name, task, 8, sigma_y, 24) for name, (task, s) in tasks.items() for sigma_y in s
+        Study(name, task, 8, sigma_y, 18) for name, (task, s) in tasks.items() for sigma_y in s
     ]
-    found += [Study(f"jpeg-{q}", Jpeg(q), n, 0.0, 20) for n in (4, 8) for q in (10, 5, 20, 40, 80)]
-    found += [Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 16, images=4)]
     found += [
-        Study(name, tasks[name][0], steps, sigma_y, 20)
+        Study(name, tasks[name][0], steps, sigma_y, 14)
+        for name in ("inpaint-70", "inpaint-30", "denoise", "superres-4", "deblur-gauss")
         for steps in (4, 2)
-        for name in ("superres-4", "deblur-gauss", "inpaint-70", "denoise")
-        for sigma_y in (0.025, 0.1)
+        for sigma_y in (0.01, 0.05, 0.2)
     ]
+    found += [
+        Study(f"jpeg-{q}", Jpeg(q), n, 0.0, 20) for n in (8, 4, 2) for q in (10, 5, 20, 40, 80)
+    ]
+    found += [Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 16, images=4)]
     return [replace(s, side=96, images=min(s.images, 6), usual=8) for s in found]
 
 

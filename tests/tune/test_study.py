@@ -4,10 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pnpcm.errors import ArgumentError
-from pnpcm.tune.study import open_study, search, tried
+from pnpcm.tune.study import nearby, open_study, search, tried
 
 STARTS = ({"a": 0.25, "b": True}, {"a": 0.75, "b": False})
 POINTS = 9
@@ -76,3 +77,18 @@ def test_a_start_that_waits_is_not_queued_twice(tmp_path: Path) -> None:
     file = tmp_path / "a.study"
     open_study(file, patience=100).enqueue_trial(STARTS[0])
     assert points(run(file)) == points(run(tmp_path / "whole.study"))
+
+
+def test_steps_from_the_best_point_stay_in_the_ranges_and_become_shorter() -> None:
+    space = {"a": (0.01, 1.0, True), "b": (-1.0, 3.0, False)}
+    best = {"a": 0.011, "b": 2.9}
+    points = {k: [nearby(best, space, k, seed) for seed in range(400)] for k in (0, 10, 100)}
+    for found in points.values():
+        assert all(0.01 <= p["a"] <= 1 and -1 <= p["b"] <= 3 for p in found)
+    middle = {k: [nearby({"a": 0.1, "b": 1.0}, space, k, s) for s in range(400)] for k in points}
+    spread = {k: np.std([(p["b"] - 1) / 4 for p in found]) for k, found in middle.items()}
+    assert spread == pytest.approx({0: 0.12, 10: 0.12 * 0.94**10, 100: 0.03}, rel=0.1)
+    assert np.std([np.log(p["a"] / 0.1) / np.log(100) for p in middle[0]]) == pytest.approx(
+        0.12, rel=0.1
+    )
+    assert nearby(best, space, 0, 7) == nearby(best, space, 0, 7)

@@ -21,13 +21,13 @@ from pnpcm.recon.options import Options
 from pnpcm.recon.parameters import choose_numbers, frame_for
 from pnpcm.recon.rule import Numbers
 from pnpcm.solvers import PnPCM, PnPCMConfig
-from pnpcm.tune.study import check_metric, judge, open_study, scores, search, tried
+from pnpcm.tune.study import Range, check_metric, judge, open_study, scores, search, tried
 
 if TYPE_CHECKING:
     import optuna
 
-SPACE: dict[str, tuple[float, float, bool]] = {
-    # name: lowest, highest, logarithmic. In the paper's symbols: σ_start is i_N, fall is γ
+SPACE: dict[str, Range] = {
+    # in the paper's symbols: σ_start is i_N, fall is γ
     "sigma_start": (0.03, 2.0, True),
     "fall": (0.05, 1.0, True),  # σ_end / σ_start
     "delta_start": (-0.2, 2.5, False),
@@ -72,9 +72,10 @@ def tune(
     """Search on the clean images ``x`` ``(B, C, H, W)``, degraded once by ``task``.
 
     The first trial has the parameters of the presets or the rule, so that the best is never worse;
-    three more are fixed (parameters of the default number of steps; two simple schedules), the
-    others are a tree-structured Parzen search. Trials are pruned by the median on half of the
-    images. ``storage``: file of the study; a further call continues it until ``trials`` are done.
+    four more are fixed (parameters of the default number of steps; three simple schedules), the
+    others are random steps from the best, which become shorter. Trials are pruned by the median on
+    half of the images. ``storage``: file of the study; a further call continues it until
+    ``trials`` are done.
     ``fixed``: parameters of ``SPACE`` that are not searched, e.g. ``mu`` 0. With a denoiser (prior
     of kind "edm") noise is not injected and δ is 0: only the levels it is given matter.
     """
@@ -115,8 +116,8 @@ def tune(
         objective,
         trials,
         starts=[{k: v for k, v in _values(s).items() if k not in given} for s in starts],
-        startup=16,
         seed=seed,
+        space={k: v for k, v in SPACE.items() if k not in given},
         callback=callback,
     )
     best = _rounded(configure(study.best_params | given))
@@ -173,11 +174,13 @@ def _rounded(config: PnPCMConfig) -> PnPCMConfig:
 
 
 def _starts(error_std: float) -> list[Numbers]:
-    """Two simple schedules: one denoising with decreasing weight, slow decay at the MAP weight."""
+    """Simple schedules: one denoising with decreasing weight, slow decay at the MAP weight, and a
+    fast decay to the noise at three times that weight."""
     level = max(1.5 * error_std, 0.05)
     return [
         Numbers(level, 0.06 * level, 0.0, 0.0, 1.0, 1.0, 0.0, -0.25),
         Numbers(3 * level, level, 0.0, 0.0, 1.0, 1.0, 0.2, -0.25),
+        Numbers(max(0.3, 2 * error_std), max(0.02, error_std), 0.0, 0.0, 3.0, 3.0, 0.2, -0.25),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ from pnpcm.rng import generators
 if TYPE_CHECKING:
     import optuna
 
+Range = tuple[float, float, bool]
+"""Lowest and highest value of a parameter, and whether it is searched on a logarithmic scale."""
 METRICS = ("psnr", "lpips", "mix")
 """``mix`` is PSNR − 20 LPIPS: 0.05 in LPIPS equals 1 dB."""
 
@@ -94,15 +97,17 @@ def search(
     points: int,
     *,
     starts: Sequence[Mapping[str, Any]],
-    startup: int,
     seed: int,
+    startup: int = 0,
+    space: Mapping[str, Range] | None = None,
     callback: Callable[[optuna.Study, Any], None] | None = None,
 ) -> None:
     """Run trials up to a total number; ``objective(trial, k)`` scores the k-th one.
 
-    The first trials are ``starts``, then random points, after ``startup`` trials those of a
-    tree-structured Parzen estimator. Each trial has its own seed, and an interrupted one is
-    repeated: a stopped and continued study has the same result as an uninterrupted one.
+    The first trials are ``starts``. With ``space`` the others are :func:`nearby` points of the
+    best one, else random points and, after ``startup`` trials, those of a tree-structured Parzen
+    estimator. Each trial has its own seed, and an interrupted one is repeated: a stopped and
+    continued study has the same result as an uninterrupted one.
     """
     library = load_optuna()
     for cut_off in (t for t in study.trials if t.state.name == "RUNNING"):
@@ -112,8 +117,11 @@ def search(
         study.sampler = library.samplers.TPESampler(
             seed=own, multivariate=True, n_startup_trials=startup
         )
-        if k < len(starts) and not any(t.state.name == "WAITING" for t in study.trials):
-            study.enqueue_trial(dict(starts[k]))
+        if not any(t.state.name == "WAITING" for t in study.trials):
+            if k < len(starts):
+                study.enqueue_trial(dict(starts[k]))
+            elif space is not None and any(t.state.name == "COMPLETE" for t in study.trials):
+                study.enqueue_trial(nearby(study.best_params, space, k - len(starts), own))
 
         def attempt(trial: Any, k: int = k) -> float:
             try:
@@ -124,6 +132,27 @@ def search(
 
         calls = None if callback is None else [callback]
         study.optimize(attempt, 1, callbacks=calls, catch=(ArgumentError,))
+
+
+def nearby(
+    best: Mapping[str, float], space: Mapping[str, Range], k: int, seed: int
+) -> dict[str, float]:
+    """The k-th random step from the best point: r N(0, I) of the ranges, mirrored at their ends.
+
+    r = 0.12 · 0.94ᵏ, at least 0.03. With five numbers, 18 trials of this found 28.82 and 30.32 dB,
+    24 trials of a tree-structured Parzen search 28.74 and 30.28 (inpainting 70 %, Gaussian blur;
+    28.74 and 29.99 before): most of the ranges is bad for any one problem. One seed each.
+    """
+    radius = max(0.03, 0.12 * 0.94**k)
+    found = {}
+    for (name, (low, high, log)), n in zip(
+        space.items(), np.random.default_rng(seed).standard_normal(len(space)), strict=True
+    ):
+        to, back = (math.log, math.exp) if log else (float, float)
+        share = (to(best[name]) - to(low)) / (to(high) - to(low)) + radius * n
+        share = 1 - abs(1 - abs(share))  # steps are short: one reflection suffices
+        found[name] = min(max(back(to(low) + share * (to(high) - to(low))), low), high)
+    return found
 
 
 def tried(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
