@@ -1,12 +1,14 @@
 """Choice of parameters: settings, aim, tuned rows, presets of the released code."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 
+from pnpcm.baselines import BASELINES
 from pnpcm.cli.shared import parse_settings
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.operators import JPEG
@@ -73,7 +75,7 @@ def numbers(**choices: Any) -> Numbered:
     """The parameters of a denoising problem with the prior ``natural``."""
     options = Options(**choices)
     problem = Denoise().problem(torch.zeros(1, 3, 16, 16))
-    method, _ = choose_method(problem, options, "natural", ("consistency", "edm"), 0.05)
+    method, _ = choose_method(problem, options, ("consistency", "edm"))
     return choose_numbers(Denoise(), problem, method, "natural", 0.05, options)
 
 
@@ -198,3 +200,18 @@ def test_the_released_rule_is_for_presets_of_the_paper() -> None:
             Options(step_rule="released", **missing)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="did you mean 'released'"):
         Options(step_rule="relesed", preset="celeba-hq/superres-4", steps=8)
+
+
+def test_rows_of_baselines_are_presets_whose_numbers_stay_unchanged() -> None:
+    name = "dpir/official/superres-4"
+    y = torch.zeros(1, 3, 4, 4)
+    task = SuperRes(4)
+    for steps in (None, 3):
+        options = Options(preset=name, steps=steps)
+        problem = task.problem(y)
+        method, _ = choose_method(problem, options, ("edm",))
+        found = choose_numbers(task, problem, method, "natural", 0.2, options, kind="edm")
+        expected = replace(BASELINES[name].solver, **({} if steps is None else {"n_steps": steps}))
+        assert (method, found.config) == ("dpir", expected)
+    with pytest.raises(ArgumentError, match="belongs to the method dpir"):
+        Options(preset=name, method="pnp-cm")

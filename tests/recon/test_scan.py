@@ -335,7 +335,7 @@ def test_another_method_with_its_tuned_numbers(raw: Path, method: str) -> None:
 def test_a_method_that_cannot_serve_is_refused_with_the_reason(raw: Path) -> None:
     with pytest.raises(ArgumentError, match=r"ddrm.*(cannot serve|no tuned numbers)"):
         reconstruct(read_scan(raw), mask=MASK, kernel=4, method="ddrm")
-    with pytest.raises(ArgumentError, match="presets belong to the method pnp-cm"):
+    with pytest.raises(ArgumentError, match="it belongs to the method pnp-cm"):
         reconstruct(read_scan(raw), mask=MASK, method="dpir", preset="fastmri/pd-r4")
 
 

@@ -74,16 +74,12 @@ class Inpainting(DecomposableOperator):
         return cls.random(size, missing=0.6, generator=generator), x
 
     def traits(self, noise_std: float) -> Traits:
-        """Defaults of a reconstruction: known pixels are exact; with noise PnP-ADMM for fidelity.
+        """Defaults of a reconstruction: known pixels are exact; it starts at their extension.
 
-        With the denoiser of ``natural`` and 8 evaluations it has 28.17 dB against 28.11 of PnP-CM
-        (70 % missing, sigma_y 0.05) and 33.88 against 32.07 (30 %, 0.01) on 8 training crops.
+        On 6 training crops with noise (30 and 70 % missing, denoiser of ``natural``, 24 schedules)
+        the best schedule from the extension is 0.1 to 0.3 dB above the best from the median fill.
         """
-        if self.is_identity:
-            return Traits()
-        if noise_std > 0:
-            return Traits(noise="exact", method="pnp-admm")
-        return Traits(noise="exact", init="extension")
+        return Traits() if self.is_identity else Traits(noise="exact", init="extension")
 
     def __repr__(self) -> str:
         return "Denoising()" if self.is_identity else super().__repr__()

@@ -38,8 +38,7 @@ class Traits:
     which is an image), "exact" (0 unless an estimate is asked for; the result then contains the
     measured values, ``operator.with_known(x, y)``), "none" (y has no noise), "unknown". ``strips``:
     whether the data step can be solved in strips of rows. ``signs``: whether the sign of a channel
-    is not determined. ``method``: the solver that is ahead for fidelity, with a denoiser at the
-    same cost.
+    is not determined.
     """
 
     data_step: Mapping[str, Any] = field(default_factory=lambda: PROX)
@@ -49,7 +48,6 @@ class Traits:
     noise: str = "image"
     strips: bool = False
     signs: bool = False
-    method: str = "pnp-cm"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from pnpcm.arguments import check_name
+from pnpcm.baselines import BASELINES
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.solvers import SOLVERS
@@ -42,8 +43,10 @@ class Options:
     "auto", estimated from y; None: 0 for inpainting, whose known pixels are then kept bit for bit,
     the value in a measurement file, else estimated.
     ``steps``, ``preset``, ``settings``: parameters of the solver; the others come from a preset, a
-    tuned row or the rule. ``step_rule``: how a preset is changed to ``steps``, "ends" (default: its
-    first and last levels stay) or "released" (the paper's presets: as in the released code, see
+    tuned row or the rule. ``preset``: row of ``PRESETS``, file of ``pnpcm tune``, or row of
+    ``BASELINES`` (e.g. "dpir/official/superres-4"), whose numbers are used unchanged.
+    ``step_rule``: how a preset is changed to ``steps``, "ends" (default: its first and last levels
+    stay) or "released" (the paper's presets: as in the released code, see
     ``PnPCMConfig.with_steps``). ``samples``: number of independent reconstructions, of which mean
     and standard deviation are computed. ``tile``: largest side of the tiles on which the prior is
     evaluated in large images, ``halo``: pixels around a tile that are evaluated too (None: the
@@ -94,16 +97,22 @@ class Options:
                     f"step_rule is {self.step_rule!r}, but it changes the number of steps of a "
                     "preset; give steps and preset as well"
                 )
-        if self.preset is not None and self.method not in (None, "pnp-cm"):
+        if self.preset is not None and self.method not in (None, self.preset_method):
             raise ArgumentError(
-                f"preset is {str(self.preset)!r}, but presets belong to the method pnp-cm, not to "
-                f"{self.method!r}; leave one of them out"
+                f"preset is {str(self.preset)!r}, but it belongs to the method "
+                f"{self.preset_method}, not to {self.method!r}; leave one of them out"
             )
 
     @property
     def perception(self) -> float:
         """The aim as a number: 0 for fidelity, 1 for perception."""
         return AIMS[self.aim] if isinstance(self.aim, str) else float(self.aim)
+
+    @property
+    def preset_method(self) -> str:
+        """The method that ``preset`` belongs to."""
+        row = BASELINES.get(str(self.preset))
+        return "pnp-cm" if row is None else row.method
 
     @property
     def given_sigma_y(self) -> float | None:

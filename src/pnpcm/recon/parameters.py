@@ -61,21 +61,15 @@ class Numbered:
 
 
 # method ------------------------------------------------------------------------------------------
-def choose_method(
-    problem: Problem, options: Options, prior: str, kinds: tuple[str, ...], sigma_y: float
-) -> tuple[str, str]:
-    """The row of ``SOLVERS`` to use, and the reason. ``kinds``: available kinds of ``prior``."""
+def choose_method(problem: Problem, options: Options, kinds: tuple[str, ...]) -> tuple[str, str]:
+    """The row of ``SOLVERS`` to use, and the reason. ``kinds``: available kinds of the prior."""
     if options.method is not None:
         return options.method, "given"
     if options.preset is not None:
-        return "pnp-cm", "method of the preset"
+        return options.preset_method, "method of the preset"
     leaves_open = options.steps is None and not options.settings
-    if leaves_open and "edm" in kinds and _wants_fidelity(options):
-        if problem.is_denoising:
-            return "dpir", "default for denoising: one call of the denoiser, ahead of PnP-CM"
-        own = traits_of(problem.operator, 2 * sigma_y).method
-        if own != "pnp-cm" and prior in DENOISER_AHEAD:
-            return own, "default for this operator: ahead of PnP-CM at the same cost"
+    if problem.is_denoising and leaves_open and "edm" in kinds and _wants_fidelity(options):
+        return "dpir", "default for denoising: one call of the denoiser, ahead of PnP-CM"
     return "pnp-cm", "default"
 
 
@@ -118,7 +112,9 @@ def choose_numbers(
 ) -> Numbered:
     """The parameters of ``method``. ``prior``: its name in presets and tuned rows; its ``kind``."""
     steps = _steps(problem, options, kind)
-    if method == "pnp-cm":
+    if options.preset is not None:
+        found = _given(task, problem, options)
+    elif method == "pnp-cm":
         found = _pnp_cm(task, problem, prior, sigma_y, options, steps, kind)
     elif method == "dpir" and problem.is_denoising:
         found = _one_call(2 * sigma_y, options.steps)
@@ -154,9 +150,7 @@ def _pnp_cm(
     steps: int,
     kind: str | None,
 ) -> Numbered:
-    if options.preset is not None:
-        found = _given(task, problem, options)
-    elif kind == "edm" and sigma_y == 0 and traits_of(problem.operator, 0.0).noise == "exact":
+    if kind == "edm" and sigma_y == 0 and traits_of(problem.operator, 0.0).noise == "exact":
         found = Numbered(noiseless_inpainting(steps), "levels for known pixels without noise")
     else:
         own = _own_presets(task, prior, kind)
@@ -166,7 +160,7 @@ def _pnp_cm(
     assert isinstance(config, PnPCMConfig)
     share = INJECTED * (options.perception or float(options.samples > 1))
     injects = config.noise_scale >= LEAST_INJECTION or "noise_scale" in options.settings
-    if share == 0 or injects or options.preset is not None:
+    if share == 0 or injects:
         return found
     why = "for the aim" if options.perception else "so that samples differ"
     source = f"{found.source}; injected noise of {share:g} × the level of the prior {why}"
@@ -190,6 +184,11 @@ def with_injection(config: PnPCMConfig, share: float) -> PnPCMConfig:
 
 def _given(task: Task, problem: Problem, options: Options) -> Numbered:
     preset, steps = cast(str | Path, options.preset), options.steps
+    if str(preset) in BASELINES:
+        config: Any = BASELINES[str(preset)].solver
+        if steps is not None:
+            config = _with_steps(config, options.preset_method, steps)
+        return Numbered(config, f"row {preset}")
     if isinstance(preset, str) and preset in PRESETS:
         row, name = PRESETS[preset], f"preset {preset}"
     elif Path(preset).suffix == ".json":
@@ -290,16 +289,21 @@ def _tuned(
     frame = frame_for(problem, 2 * sigma_y)
     config = fit_noise(row.solver, conditions["error_std"])
     known = {f.name for f in fields(config)}
-    changes = {k: v for k, v in frame.items() if k in known and k != "init"}
+    config = replace(config, **{k: v for k, v in frame.items() if k in known and k != "init"})
     if steps is not None:
-        if "n_steps" not in known:
-            raise ArgumentError(
-                f"steps is {steps}, but the number of evaluations of {method} is fixed; "
-                "leave steps out"
-            )
-        changes["n_steps"] = steps
-    config = replace(config, **changes)
+        config = _with_steps(config, method, steps)
     return Numbered(config, f"tuned row {row.name}, adapted to the noise")
+
+
+def _with_steps(config: Config, method: str, steps: int) -> Config:
+    if isinstance(config, PnPCMConfig):
+        return config.with_steps(steps)
+    if "n_steps" not in {f.name for f in fields(config)}:
+        raise ArgumentError(
+            f"steps is {steps}, but the number of evaluations of {method} is fixed; leave steps out"
+        )
+    changed: Any = config
+    return cast(Config, replace(changed, n_steps=steps))
 
 
 def _row(method: str, prior: str, family: str, problem: Problem) -> Baseline:

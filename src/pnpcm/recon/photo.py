@@ -282,7 +282,8 @@ class Restoration:
         p = self.plan
         prior = prior_words(p.prior_name, getattr(p.prior, "kind", None))
         lines = [
-            f"{self.operator}, prior {prior}, {self.result.nfe} network evaluations",
+            f"{self.operator}, prior {prior}, {self.result.nfe} network "
+            + ("evaluation" if self.result.nfe == 1 else "evaluations"),
             f"method: {p.method} ({p.method_from}), aim {p.options.aim}",
             f"noise: sigma_y = {p.sigma_y:.4g} ({p.sigma_y_from})",
             f"parameters: {p.parameters_from}",

@@ -133,7 +133,7 @@ def plan(
     sigma_y, sigma_from = _noise(problem, options, noise)
     if task.name == "denoise" and sigma_from == ESTIMATOR:
         sigma_y = _not_white(problem, sigma_y, notes)
-    method, method_from = choose_method(problem, options, priors.name, priors.kinds, sigma_y)
+    method, method_from = choose_method(problem, options, priors.kinds)
     solver = SOLVERS[method]
     prior = priors(choose_kinds(method, priors.name, options)) if solver.takes_prior else None
     kind = getattr(prior, "kind", None)
