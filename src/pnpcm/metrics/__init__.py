@@ -1,5 +1,5 @@
 """Image metrics: PSNR, SSIM, LPIPS, noise estimation, denoising scores."""
 
-from pnpcm.metrics.quality import psnr, ssim
+from pnpcm.metrics.quality import psnr, ssim, ssim_gaussian
 
-__all__ = ["psnr", "ssim"]
+__all__ = ["psnr", "ssim", "ssim_gaussian"]
