@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnpcm.io.yaml_files import build
 from pnpcm.training.losses import LOSSES
-from pnpcm.training.recipe import Recipe, build
+from pnpcm.training.recipe import Recipe
 
 SIDE, MEAN, COMMON, OWN = 2, 0.2, 0.25, 0.15
 """x = MEAN + COMMON g + OWN e: one normal g per image, one e per pixel."""

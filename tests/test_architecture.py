@@ -22,6 +22,7 @@ LAYERS = {
     **dict.fromkeys(("operators", "priors", "solvers"), 2),
     **dict.fromkeys(("mri", "interop", "training", "problems"), 3),
     **dict.fromkeys(("catalogue", "presets", "baselines", "recon", "tune", "evaluation"), 4),
+    **dict.fromkeys(("bench",), 4),
     **dict.fromkeys(("demo",), 4),
     **dict.fromkeys(("cli", "__main__"), 5),
 }

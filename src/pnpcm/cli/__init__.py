@@ -12,10 +12,12 @@ from typing import Annotated
 import typer
 
 from pnpcm import __version__
+from pnpcm.cli.bench import bench
 from pnpcm.cli.compare import compare
 from pnpcm.cli.mri import mri, simulate_mri
 from pnpcm.cli.photo import restore, simulate
 from pnpcm.cli.priors import priors
+from pnpcm.cli.reproduce import reproduce
 from pnpcm.cli.shared import in_its_spelling
 from pnpcm.cli.train import train
 from pnpcm.cli.tune import tune
@@ -39,6 +41,8 @@ app.command()(simulate)
 app.command()(compare)
 app.command()(train)
 app.command()(tune)
+app.command()(bench)
+app.command()(reproduce)
 app.add_typer(priors)
 
 

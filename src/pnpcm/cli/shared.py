@@ -27,6 +27,10 @@ Missing = Annotated[
     float | None,
     typer.Option(help="inpaint: share of pixels removed at random, in [0, 1); default: 0.7."),
 ]
+Workers = Annotated[int | None, typer.Option(help="Number of processes on this machine (dask).")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="Address of a running dask scheduler, tcp://host:port.")
+]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]

@@ -7,16 +7,14 @@ the value in YAML, and take precedence over the file.
 
 from __future__ import annotations
 
-import dataclasses
-import types
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pnpcm.core import Config
-from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.io.yaml_files import build, parse, read_mapping
 from pnpcm.networks import UNetConfig
 from pnpcm.priors.base import check_c_noise
 from pnpcm.training.data import SourceConfig
@@ -157,18 +155,9 @@ def read_recipe(
     path: str | Path, method: str | None = None, overrides: Sequence[str] = ()
 ) -> Recipe:
     """The recipe in a YAML file, with ``key.field=value`` overrides applied."""
-    yaml = _yaml()
-    path = Path(path)
-    if not path.is_file():
-        raise ArgumentError(f"recipe is {path}, which is not a file; see recipes/ for examples")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ArgumentError(f"recipe {path} is not valid YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise ArgumentError(f"recipe {path} must be a mapping of fields, see recipes/")
+    values = read_mapping(path, "recipe", "recipes/")
     for override in overrides:
-        _override(values, override, yaml)
+        _override(values, override)
     named = values.setdefault("method", method)
     if method not in (None, named):
         raise ArgumentError(
@@ -179,7 +168,7 @@ def read_recipe(
     return recipe
 
 
-def _override(values: dict[str, Any], override: str, yaml: Any) -> None:
+def _override(values: dict[str, Any], override: str) -> None:
     name, equals, text = override.partition("=")
     if not equals or not name:
         raise ArgumentError(f"override {override!r} must look like optimizer.lr=1e-4")
@@ -188,52 +177,4 @@ def _override(values: dict[str, Any], override: str, yaml: Any) -> None:
         values = values.setdefault(section, {})
         if not isinstance(values, dict):
             raise ArgumentError(f"override {override!r}: {section!r} has no fields")
-    values[last] = yaml.safe_load(text)
-
-
-def build(cls: type[Any], values: dict[str, Any], **classes: type[Any]) -> Any:
-    """A configuration from plain values; nested ones by the annotations of their fields."""
-    hints = typing.get_type_hints(cls) | classes
-    names = {f.name for f in dataclasses.fields(cls)}
-    arguments = {}
-    for name, value in values.items():
-        if name not in names:
-            raise UnknownNameError(f"field of {cls.__name__}", name, names)
-        arguments[name] = _convert(hints[name], value, f"{cls.__name__}.{name}")
-    try:
-        return cls(**arguments)
-    except TypeError as error:
-        raise ArgumentError(f"{cls.__name__}: {error}") from error
-
-
-def _convert(hint: Any, value: Any, where: str) -> Any:
-    """``value`` of the YAML file, converted to the type of the field."""
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        if not isinstance(value, dict):
-            raise ArgumentError(f"{where} is {value!r}, expected a mapping of fields")
-        return build(hint, value)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in inner:
-            return None
-        kinds = [kind for kind in inner if kind is not type(None)]
-        return _convert(kinds[0], value, where) if len(kinds) == 1 else value
-    if origin is tuple:
-        items = value if isinstance(value, list | tuple) else [value]
-        return tuple(_convert(inner[0], item, where) for item in items)
-    if hint is float and not isinstance(value, bool):
-        try:
-            return float(value)  # YAML reads 1e-4 as a string
-        except (TypeError, ValueError):
-            raise ArgumentError(f"{where} is {value!r}, expected a number") from None
-    if hint in (int, str, bool) and type(value) is not hint:
-        raise ArgumentError(f"{where} is {value!r}, expected {hint.__name__}")
-    return value
-
-
-def _yaml() -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtraError("recipes need PyYAML; pip install pnpcm[train]") from error
-    return yaml
+    values[last] = parse(text)

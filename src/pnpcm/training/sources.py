@@ -67,6 +67,10 @@ class Folder:
                                     self.size)  # fmt: skip
         return self._cache[i]
 
+    def forget(self) -> None:
+        """Release the decoded images, which are kept for the next epoch."""
+        self._cache.clear()
+
 
 class Lmdb:
     """Images in an LMDB database in the layout of LSUN: every value is an encoded image."""

@@ -1,0 +1,86 @@
+"""Configurations in YAML files: reading, and building of frozen dataclasses."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
+
+
+def read_mapping(path: str | Path, what: str, examples: str) -> dict[str, Any]:
+    """The fields of a YAML file. ``what``: word for errors, ``examples``: where some are."""
+    path = Path(path)
+    if not path.is_file():
+        raise ArgumentError(f"{what} is {path}, which is not a file; see {examples} for examples")
+    yaml = _yaml()
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())  # one line
+        raise ArgumentError(f"{what} {path} is not valid YAML: {reason}") from error
+    if not isinstance(values, dict):
+        raise ArgumentError(f"{what} {path} must be a mapping of fields, see {examples}")
+    return values
+
+
+def parse(text: str) -> Any:
+    """The value of a YAML expression."""
+    return _yaml().safe_load(text)
+
+
+def dump(values: dict[str, Any]) -> str:
+    """Plain values as YAML, in their order."""
+    text: str = _yaml().safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def build(cls: type[Any], values: dict[str, Any], **classes: type[Any]) -> Any:
+    """A configuration from plain values; nested ones by the annotations of their fields."""
+    hints = typing.get_type_hints(cls) | classes
+    names = {f.name for f in dataclasses.fields(cls)}
+    arguments = {}
+    for name, value in values.items():
+        if name not in names:
+            raise UnknownNameError(f"field of {cls.__name__}", name, names)
+        arguments[name] = _convert(hints[name], value, f"{cls.__name__}.{name}")
+    try:
+        return cls(**arguments)
+    except TypeError as error:
+        raise ArgumentError(f"{cls.__name__}: {error}") from error
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    """``value`` of the YAML file, converted to the type of the field."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise ArgumentError(f"{where} is {value!r}, expected a mapping of fields")
+        return build(hint, value)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in inner:
+            return None
+        kinds = [kind for kind in inner if kind is not type(None)]
+        return _convert(kinds[0], value, where) if len(kinds) == 1 else value
+    if origin is tuple:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(_convert(inner[0], item, where) for item in items)
+    if hint is float and not isinstance(value, bool):
+        try:
+            return float(value)  # YAML reads 1e-4 as a string
+        except (TypeError, ValueError):
+            raise ArgumentError(f"{where} is {value!r}, expected a number") from None
+    if hint in (int, str, bool) and type(value) is not hint:
+        raise ArgumentError(f"{where} is {value!r}, expected {hint.__name__}")
+    return value
+
+
+def _yaml() -> Any:
+    try:
+        import yaml
+    except ImportError as error:
+        raise MissingExtraError("YAML files need PyYAML; pip install pnpcm[train]") from error
+    return yaml
