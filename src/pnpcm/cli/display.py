@@ -57,7 +57,7 @@ class Display:
         )
         self._whole = self.bars.add_task(command, total=count, visible=count > 1)
         self._one = self.bars.add_task("", total=None)
-        self._shown = ""
+        self._shown = self._text = ""
         self._announced = -1
 
     def __enter__(self) -> Self:
@@ -93,6 +93,9 @@ class Display:
         now = self.index + (done / total if total else 0)
         whole = f"{self.command}, {self.index} of {self.count} done"
         self.bars.update(self._whole, completed=now, description=whole)
+        if text != self._text:  # rich draws ten times a second: a short step would not be seen
+            self._text = text
+            self.bars.refresh()
 
     def loading(self, prior: str) -> None:
         """Show that a prior is loaded."""
