@@ -5,9 +5,10 @@
 
 Copies prior.safetensors of the runs of the last recipes/<domain>-edm*.yaml and <domain>-cm*.yaml
 that have one, and control.safetensors of those of recipes/<domain>-cosign-*.yaml. Weights without a
-run stay; their card is that of the first recipe. `--evaluation`: folder of `pnpcm priors evaluate
-… --out`, whose table is added to the card. `--describe` copies nothing: it stores the statistics of
-the training images, which the self-check uses, in files of earlier versions of the training.
+run stay; their card is that of the last recipe with their network. `--evaluation`: folder of
+`pnpcm priors evaluate … --out`, whose table is added to the card. `--describe` copies nothing: it
+stores the statistics of the training images, which the self-check uses, in files of earlier
+versions of the training.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 
 from pnpcm.io.files import write_atomically, write_text
 from pnpcm.places import existing, resolve
-from pnpcm.priors.checkpoint import load_own, read_header, save_prior
+from pnpcm.priors.checkpoint import config_of, load_own, read_header, save_prior
 from pnpcm.priors.controlled import load_control
 from pnpcm.training.data import domain_of
 from pnpcm.training.recipe import read_recipe
@@ -41,8 +42,10 @@ def ship(domain: str, evaluation: Path | None) -> None:
             load_own(_prior_of(runs[-1]))  # or raises
             cards.append(_put(runs[-1], "prior", f"{domain}-{part}", LIMIT))
         elif found:
-            info = read_header(WEIGHTS / f"{domain}-{part}.safetensors")["info"]
-            cards.append(model_card(info, read_recipe(found[0])))
+            header = read_header(WEIGHTS / f"{domain}-{part}.safetensors")
+            network = config_of(header["network"])
+            recipe = next(r for r in map(read_recipe, reversed(found)) if r.network == network)
+            cards.append(model_card(header["info"], recipe))
     for path in sorted(RECIPES.glob(f"{domain}-cosign-*.yaml")):
         control = resolve(read_recipe(path).out, RECIPES) / "control.safetensors"
         if control.exists():
