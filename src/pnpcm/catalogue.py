@@ -25,6 +25,7 @@ from pnpcm.networks.kair import DenoiserConfig
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.priors.checkpoint import KINDS, config_of, load_pt, load_saved, read_header, refuse
 from pnpcm.priors.controlled import load_control
+from pnpcm.priors.files import INVALID
 
 SHIPPED = Path(__file__).parent / "weights"
 ENDINGS = {"-cm": "consistency", "-edm": "edm", "-vp": "vp"}
@@ -201,7 +202,7 @@ def read_entry(path: Path, name: str | None = None, *, shipped: bool = False) ->
             shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
     except PnPCMError as error:
         return Entry(name or path.stem, None, path, shipped, damage=str(error))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, SafetensorError, *INVALID) as error:
         damage = f"{path} cannot be read ({error!r}); save or download it again"
         return Entry(name or path.stem, None, path, shipped, damage=damage)
     return Entry(
