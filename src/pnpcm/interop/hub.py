@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
 from pnpcm.io.files import write_atomically, write_json, write_text
+from pnpcm.io.staging import staging
 from pnpcm.priors.checkpoint import read_header
 
 WEIGHTS, CONFIG, README = "model.safetensors", "config.json", "README.md"
@@ -51,13 +51,11 @@ def export_folder(
         return
     if not folder.parent.is_dir():
         raise ArgumentError(f"folder is {folder}, but {folder.parent} is not a folder; create it")
-    temporary = folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
-    try:
+    with staging(folder.parent) as inside:
+        temporary = inside / folder.name
         temporary.mkdir()
         _write(file, temporary, header, card)
         temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def own_file(folder_or_hub_id: str | Path) -> Path | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io.staging import staging
 
 Picture = Image.Image
 
@@ -24,43 +23,12 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write to a temporary file and rename it, so that readers see the old or the new file."""
     if not path.parent.is_dir():
         raise ArgumentError(f"path is {path}, but {path.parent} is not a folder; create it first")
-    temporary = temporary_name(path)
-    try:
+    with staging(path.parent) as folder:
+        temporary = folder / path.name
         write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def temporary_name(path: Path) -> Path:
-    """A temporary path in the same folder, which :func:`remove_leftovers` recognises."""
-    return path.with_name(f".pnpcm-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Delete temporary files of killed processes; those of running processes are kept."""
-    for path in folder.glob(".pnpcm-*-*"):
-        number = path.name.split("-")[1]
-        if number.isdigit() and not _is_running(int(number)):
-            remove(path)
-
-
-def remove(path: Path) -> None:
-    """Delete a file or a folder, if it exists."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return process != os.getpid()
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())  # else a rename can reach the disk before the content
+        os.replace(temporary, path)
 
 
 def write_text(path: Path, text: str) -> None:

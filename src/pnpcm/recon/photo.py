@@ -17,13 +17,14 @@ from pnpcm.core import Config, Operator, Prior, Result, Step
 from pnpcm.errors import ArgumentError, PnPCMError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
 from pnpcm.io.photos import Photo, read_photo, upright, write_photo
+from pnpcm.io.staging import staging
 from pnpcm.operators.traits import misfit_of, traits_of
 from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
 from pnpcm.problems.measurement import SUFFIX, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, measured_noise, plan, prior_words
-from pnpcm.recon.record import Request, Watch, read_record, record_path, write_record
+from pnpcm.recon.record import Request, Watch, publish_result, read_record, record_path
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
@@ -301,33 +302,45 @@ class Restoration:
         record: Mapping[str, Any] | None = None,
         before: tuple[str, Tensor] | None = None,
     ) -> list[Path]:
-        """Write the image, for several samples also one sample and the std, then the record.
+        """Write the image and the record, for several samples also one sample and the std.
 
         ``like``: the photo whose bit depth, alpha, profile and EXIF are kept. ``record``: more
-        values for ``NAME.result.json``, which is written last and marks a finished result.
-        ``before``: label and image for the left half of ``NAME.compare.png``. Returns the paths of
-        all files.
+        values for ``NAME.result.json``, which marks a finished result. ``before``: label and image
+        for the left half of ``NAME.compare.png``. All files appear together. Returns their paths.
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with timed(self.seconds, "write"):
-            written = [path]
-            _write(path, self.x[0], like, format)
-            if self.std is not None:
-                names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
-                sample = path.with_name(f"{path.stem}.sample{path.suffix}")
-                _write(sample, self.sample[0], like, format)
-                write_atomically(names[0], lambda p: _save_array(p, self.std))
-                save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
-                written += [sample, *names]
-            if before is not None:
-                written.append(path.with_name(f"{path.stem}.compare.png"))
-                panels = (before[0], before[1][0]), ("after", self.x[0])
-                pictures = [(label, upright(to_picture(x), like)) for label, x in panels]
-                save_picture(written[-1], side_by_side(pictures))
-        content = self.to_dict() | dict(record or {})
-        write_record(path.parent, path.stem, content, written)
-        return [*written, record_path(path.parent, path.stem)]
+        with staging(path.parent) as inside:
+            with timed(self.seconds, "write"):
+                written = self._write(inside / path.name, like, format, before)
+            content = self.to_dict() | dict(record or {})
+            publish_result(path.parent, path.stem, content, written)
+        files = [path.with_name(file.name) for file in written]
+        return [*files, record_path(path.parent, path.stem)]
+
+    def _write(
+        self,
+        path: Path,
+        like: Photo | None,
+        format: str | None,
+        before: tuple[str, Tensor] | None,
+    ) -> list[Path]:
+        """Write all files but the record, and return their paths."""
+        _write(path, self.x[0], like, format)
+        written = [path]
+        if self.std is not None:
+            names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
+            sample = path.with_name(f"{path.stem}.sample{path.suffix}")
+            _write(sample, self.sample[0], like, format)
+            write_atomically(names[0], lambda p: _save_array(p, self.std))
+            save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
+            written += [sample, *names]
+        if before is not None:
+            written.append(path.with_name(f"{path.stem}.compare.png"))
+            panels = (before[0], before[1][0]), ("after", self.x[0])
+            pictures = [(label, upright(to_picture(x), like)) for label, x in panels]
+            save_picture(written[-1], side_by_side(pictures))
+        return written
 
 
 def heat(values: Tensor) -> Tensor:

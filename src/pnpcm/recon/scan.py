@@ -15,6 +15,7 @@ from torch import Tensor
 from pnpcm import __version__
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
+from pnpcm.io.staging import staging
 from pnpcm.linalg import to_channels
 from pnpcm.mri.masks import MaskChoice
 from pnpcm.mri.plausibility import kspace_warnings
@@ -23,14 +24,14 @@ from pnpcm.mri.readers import HDF5_SUFFIXES, SUFFIXES, read_scan
 from pnpcm.mri.sampling import describe_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
-from pnpcm.mri.writers import Volume, write_volume
+from pnpcm.mri.writers import Volume, write_formats
 from pnpcm.operators.traits import Misfit
 from pnpcm.priors import with_sets
 from pnpcm.problems import Custom, Problem
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
-from pnpcm.recon.record import Request, Watch, write_record
+from pnpcm.recon.record import Request, Watch, publish_result
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "mri"
@@ -192,12 +193,13 @@ class ScanJob:
         )
         self.watch(f"{name}, writing", 0, 0)
         seconds = volume.record["seconds"]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with timed(seconds, "write"):
-            paths = write_volume(replace(volume, name=name), target.parent, self.formats)
-        seconds["write"] = round(seconds["write"], 3)
-        content = volume.record | request.to_dict()
-        return write_record(target.parent, name, content, paths), volume_report(volume)
+        with staging(target.parent) as inside:
+            with timed(seconds, "write"):
+                paths = write_formats(replace(volume, name=name), inside, self.formats)
+            seconds["write"] = round(seconds["write"], 3)
+            content = volume.record | request.to_dict()
+            record = publish_result(target.parent, name, content, paths)
+        return record, volume_report(volume)
 
     def plan(self, path: Path) -> dict[str, Any]:
         """The plan for one file, as plain values."""
