@@ -7,6 +7,7 @@ All of them derive from :class:`PnPCMError` and from the corresponding built-in 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -51,11 +52,12 @@ class MissingExtraError(PnPCMError, ImportError):
 
 def in_words(error: Exception) -> str:
     """The message of an error; for an error of the system with the path and a remedy."""
-    if not isinstance(error, OSError) or isinstance(error, PnPCMError) or error.strerror is None:
+    if not isinstance(error, OSError) or isinstance(error, PnPCMError):
         return str(error)
     path = "" if error.filename is None else f"{error.filename}: "
-    remedy = REMEDIES.get(error.errno or 0, "check the path and the disk")
-    return f"{path}{error.strerror}; {remedy}"
+    number = error.errno or 0
+    what = os.strerror(number) if number in REMEDIES else error.strerror or str(error)
+    return f"{path}{' '.join(what.split())}; {REMEDIES.get(number, 'check the path and the disk')}"
 
 
 class UnknownNameError(PnPCMError, KeyError):

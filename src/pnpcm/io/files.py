@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from safetensors import SafetensorError
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
@@ -29,6 +31,23 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())  # else a rename can reach the disk before the content
         os.replace(temporary, path)
+
+
+def save_tensors(path: Path, save: Callable[[Path], object]) -> None:
+    """Write a file of weights atomically, with a function of torch or safetensors.
+
+    Both report a full disk as an error of their own, which becomes an ``OSError``.
+    """
+
+    def write(temporary: Path) -> None:
+        try:
+            save(temporary)
+        except (RuntimeError, SafetensorError) as error:
+            raise OSError(
+                errno.EIO, f"the weights cannot be written, is the disk full? ({error})", str(path)
+            ) from error
+
+    write_atomically(path, write)
 
 
 def write_text(path: Path, text: str) -> None:

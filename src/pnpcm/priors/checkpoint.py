@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
-from pnpcm.io.files import write_atomically
+from pnpcm.io.files import save_tensors
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.infer import infer_config
 from pnpcm.networks.kair import Denoiser, DenoiserConfig, infer_denoiser
@@ -155,7 +155,7 @@ def export_openai(prior: NetPrior, path: str | Path) -> None:
     state = {name: t.detach().cpu().contiguous() for name, t in network.state_dict().items()}
     if network.config.attention_order == "legacy":  # these files have 1-D convolutions
         state = {n: t.squeeze(-1) if _is_attention(n) else t for n, t in state.items()}
-    write_atomically(Path(path), lambda temporary: torch.save(state, temporary))
+    save_tensors(Path(path), lambda temporary: torch.save(state, temporary))
 
 
 def _as_2d(name: str, tensor: Tensor) -> Tensor:
@@ -222,7 +222,7 @@ def write_own(
                 "otherwise use dtype=None"
             )
         weights[name] = stored
-    write_atomically(
+    save_tensors(
         Path(path), lambda temporary: save_file(weights, temporary, metadata={"pnpcm": text})
     )
 
