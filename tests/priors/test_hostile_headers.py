@@ -84,7 +84,7 @@ def test_options_are_finite_numbers(name: str, path: Path) -> None:
 def test_deeply_nested_json_is_not_read(depth: int, path: Path) -> None:
     text = json.dumps(read_header(path) | {"info": {"x": "HERE"}})
     rewrite(path, text.replace('"HERE"', "[" * depth + "]" * depth))
-    with pytest.raises(CheckpointError, match="unreadable pnpcm header .*(nested|recursion)"):
+    with pytest.raises(CheckpointError, match=r"unreadable pnpcm header .*(nested|recursion)"):
         load_prior(path)
 
 

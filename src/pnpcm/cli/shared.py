@@ -73,8 +73,8 @@ def options(
     prior: Annotated[
         str | None,
         typer.Option(
-            help="Prior: natural, faces, mri, a file, a folder or a Hub id; default: natural, for "
-            "scans mri."
+            help="Prior: natural, faces, mri, a file, a folder or hf:owner/name; "
+            "default: natural, for scans mri."
         ),
     ] = None,
     method: Annotated[

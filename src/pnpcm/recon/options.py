@@ -35,8 +35,8 @@ def of_255(sigma_y: float) -> str:
 class Options:
     """The choices of the user; None leaves the choice to the plan.
 
-    ``prior``: name, file, folder, Hub id or object; None: "natural" for photographs, "mri" for
-    scans. ``method``: row of ``SOLVERS``; None: the default of the task. ``aim``: "fidelity", the
+    ``prior``: name, file, folder, repository of the Hub ("hf:owner/name@revision") or object;
+    None: "natural" for photographs, "mri" for scans. ``method``: row of ``SOLVERS``; None: the default of the task. ``aim``: "fidelity", the
     image closest to the truth on average (no injected noise, the denoiser where it is better),
     "perception", a sample with detail (consistency model, injected noise), or a number from 0 to 1
     between them, which scales the injected noise. ``sigma_y``: noise of y on the [0, 1] scale, or

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pnpcm.core import Prior
 
 Name = Annotated[
-    str, typer.Argument(help="Prior: name (see pnpcm priors list), file, folder or Hub id.")
+    str, typer.Argument(help="Prior: name (see pnpcm priors list), file, folder, hf:owner/name.")
 ]
 File = Annotated[
     str, typer.Argument(help="Prior: name, pnpcm .safetensors file or exported folder.")
