@@ -170,8 +170,10 @@ def _maps(path: Path) -> Tensor:
 def _sides(name: str, text: str) -> tuple[int, int]:
     try:
         height, width = (int(part) for part in text.split(","))
-    except ValueError as error:
-        raise ArgumentError(f"{name} is {text!r}, expected two numbers: 320,320") from error
+    except ValueError:
+        height, width = 0, 0
+    if min(height, width) < 1:
+        raise ArgumentError(f"{name} is {text!r}, expected two positive numbers: 320,320")
     return height, width
 
 

@@ -59,8 +59,10 @@ def tune(
     from pnpcm.tune.search import tune as search
     from pnpcm.tune.study import tried
 
-    if trials < 1 or images < 1:
-        raise ArgumentError(f"--trials and --images must be ≥ 1, got {trials} and {images}")
+    if min(trials, images, size) < 1:
+        raise ArgumentError(
+            f"--trials, --images and --size must be ≥ 1, got {trials}, {images} and {size}"
+        )
     wanted = shared.simulated_task(task, values, missing)
     prior = str(pinned(prior))
     loaded = load_prior(prior)

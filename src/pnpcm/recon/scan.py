@@ -232,12 +232,14 @@ def parse_slices(text: str | None, count: int) -> list[int] | None:
     if text is None:
         return None
     try:
-        parts = [int(p) if p else None for p in text.split(":")]
-        if len(parts) == 1 and parts[0] is not None:
-            return [parts[0]]
-        return list(range(count))[slice(*parts)]
+        if ":" not in text:
+            return [int(text)]
+        found = list(range(count))[slice(*(int(p) if p else None for p in text.split(":")))]
     except (ValueError, TypeError) as error:
         raise ArgumentError(f"slices is {text!r}, expected 3, 3:10 or 3:10:2") from error
+    if not found:
+        raise ArgumentError(f"slices is {text!r}, which is none of the slices 0…{count - 1}")
+    return found
 
 
 def volume_report(volume: Volume) -> str:

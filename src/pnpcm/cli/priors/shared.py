@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pnpcm.cli.shared import LAST_SEED
 from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ Kind = Annotated[
     str | None, typer.Option(help="Kind: consistency, edm or vp; default: the file's own.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Seed = Annotated[int, typer.Option(help="Seed; the noise of image i has seed + i.")]
+Seed = Annotated[
+    int,
+    typer.Option(help="Seed; the noise of image i has seed + i.", min=-LAST_SEED, max=LAST_SEED),
+]
 
 
 def console() -> Console:
