@@ -20,6 +20,8 @@ from PIL import Image
 
 from pnpcm.cli import main
 from pnpcm.io.staging import claim, staging
+from pnpcm.mri.simulate import phantoms, write_simulated
+from pnpcm.mri.writers import WRITERS, Volume
 from pnpcm.recon.photo import PhotoJob
 from pnpcm.recon.record import Outcome, Request, finished, process, publish_result
 
@@ -229,6 +231,36 @@ def test_an_input_that_disappears_fails_alone(
     assert statuses(printed) == {"a": "done", "b": "failed", "c": "done"}
     assert str(inputs / "b.png") in printed
     assert whole(inputs.parent / "out") == {"a", "c"}
+
+
+# scans -------------------------------------------------------------------------------------------
+def test_a_scan_that_fails_late_leaves_the_older_result(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("h5py")
+    write_simulated(tmp_path / "head.h5", phantoms(1, (32, 32)), n_coils=2)
+    out = tmp_path / "out"
+    words = ["mri", tmp_path / "head.h5", "--mask", "gaussian1d", "--acceleration", 2, "--acs", 12]
+    words += ["--out", out, "--format", "npy,png,html", "--prior", "mri"]
+    write = WRITERS["html"]
+
+    def full(volume: Volume, folder: Path) -> list[Path]:
+        write(volume, folder)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setitem(WRITERS, "html", full)
+    code, _, err = run(*words)
+    assert code == 2
+    assert "No space left on device; free some space" in err
+    assert list(out.iterdir()) == []
+    monkeypatch.setitem(WRITERS, "html", write)
+    assert run(*words)[0] == 0
+    before = {p.name: p.read_bytes() for p in out.iterdir() if p.is_file()}
+    assert whole(out) == {"head"}
+    monkeypatch.setitem(WRITERS, "html", full)
+    assert run(*words, "--seed", 3)[0] == 2
+    assert {p.name: p.read_bytes() for p in out.iterdir() if p.is_file()} == before
+    assert whole(out) == {"head"}
 
 
 # several processes in one folder -----------------------------------------------------------------

@@ -106,8 +106,9 @@ def mri(
 
     An undersampled scan is reconstructed from its own samples. A full scan is undersampled with
     --mask and scored against its own full data, in the paper's convention and in fastMRI's.
-    Finished results are kept when the command is repeated. Exit code 0: all done, 1: some failed,
-    2: bad input.
+    Finished results are kept when the command is repeated. Several processes with the same output
+    folder share the work. Exit code 0: all done, 1: some failed, 2: bad input, 130: Ctrl-C, 143:
+    SIGTERM.
     """
     from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.preparation import SliceOptions
