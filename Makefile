@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+TOOLS := .venv-tools
 
-.PHONY: demo test lint types laws benchmark priors priors-status clean
+.PHONY: demo test lint types laws benchmark priors priors-status audit sbom clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
@@ -30,6 +31,20 @@ priors: $(VENV)/.test
 priors-status: $(VENV)/.test
 	@$(BIN)/python recipes/train_queue.py status
 
+audit: $(VENV)/.test $(TOOLS)/.ready
+	$(BIN)/python tools/audit.py $(TOOLS)/bin/pip-audit
+
+sbom: $(VENV)/.test $(TOOLS)/.ready
+	mkdir -p out
+	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+		--output-format JSON --output-file out/sbom.json $(BIN)/python
+
+# of their own, so that what they need is not part of what they describe
+$(TOOLS)/.ready:
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install -q cyclonedx-bom==7.5.0 pip-audit==2.10.1
+	touch $@
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -44,4 +59,4 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	touch $@ $(VENV)/.core
 
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) out .mypy_cache .ruff_cache .pytest_cache

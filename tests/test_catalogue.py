@@ -18,7 +18,9 @@ from pnpcm.interop import hub
 from pnpcm.networks import UNetConfig
 from pnpcm.networks.kair import DenoiserConfig, build_denoiser
 from pnpcm.priors.checkpoint import NetPrior, export_openai, load_own
+from pnpcm.recon.plan import Priors
 
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
 INFO = {"name": "tiny", "licence": "CC-BY-4.0", "training": [{"minutes": 3}, {"minutes": 4.5}]}
 
 
@@ -360,26 +362,48 @@ def test_a_config_that_contradicts_the_weights_is_refused(folder: Path) -> None:
 def test_hub_ids_of_ours_are_read_and_others_go_to_diffusers(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[list[str]] = []
-    place = folder
+    asked: list[tuple[str | None, list[str]]] = []
+    place = folder.rename(tmp_path / COMMIT)  # as huggingface_hub names its snapshots
 
-    def download(name: str, *, allow_patterns: list[str]) -> str:
+    def download(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
         assert name == "someone/some-net"
-        asked.append(allow_patterns)
+        asked.append((revision, allow_patterns))
         return str(place)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    assert same(load_prior("someone/some-net"), load_prior(folder))
-    assert asked == [["config.json"], ["config.json", "model.safetensors", "README.md"]]
-
+    ours = ["config.json", "model.safetensors", "README.md"]
+    for given, hub_id in ((None, "hf:someone/some-net"), ("v1.0", "hf:someone/some-net@v1.0")):
+        assert same(load_prior(hub_id), load_prior(place))
+        # the commit is asked for once; then all files are of it
+        assert asked == [(given, ["config.json"]), (COMMIT, ["config.json"]), (COMMIT, ours)]
+        asked.clear()
+    assert Priors("hf:someone/some-net").name == f"hf:someone/some-net@{COMMIT}"
     asked.clear()
-    place = tmp_path / "theirs"
+    assert catalogue.pinned(f"hf:someone/some-net@{COMMIT}") == f"hf:someone/some-net@{COMMIT}"
+    assert asked == []
+
+    (tmp_path / "theirs").mkdir()
+    place = tmp_path / "theirs" / COMMIT
     place.mkdir()
     (place / "config.json").write_text(json.dumps({"_class_name": "UNet2DConditionModel"}))
     with pytest.raises(CheckpointError, match="holds a UNet2DConditionModel"):
-        load_prior("someone/some-net")
-    assert asked[0] == ["config.json"]  # no weights before it is known whose they are
-    assert "*diffusion_pytorch_model.safetensors" in asked[1]
+        load_prior("hf:someone/some-net")
+    assert [patterns for _, patterns in asked[:2]] == [["config.json"]] * 2  # no weights yet
+    assert "*diffusion_pytorch_model.safetensors" in asked[2][1]
+
+
+def test_only_the_prefix_reaches_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def download(name: str, **options: Any) -> str:
+        raise AssertionError(f"{name} was downloaded")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.chdir(tmp_path)
+    for mistyped in ("priors/natural", "priors/natural.safetensors", Path("runs/net")):
+        with pytest.raises(CheckpointError, match=r"there is no file .*write hf:owner/name"):
+            load_prior(mistyped)
+    for bad in ("hf:natural", "hf:a/b/c", "hf:a/b@", "hf:../b", "hf:"):
+        with pytest.raises(ArgumentError, match="expected hf:owner/name or hf:owner/name@revision"):
+            load_prior(bad)
 
 
 def test_the_hub_may_be_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,8 +411,8 @@ def test_the_hub_may_be_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("no connection")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
-    with pytest.raises(CheckpointError, match=r"someone/some-net .*no connection"):
-        load_prior("someone/some-net")
+    with pytest.raises(CheckpointError, match=r"hf:someone/some-net .*no connection"):
+        load_prior("hf:someone/some-net")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtraError, match=r'pip install "pnpcm\[hf\]"'):
-        load_prior("someone/some-net")
+        load_prior("hf:someone/some-net")

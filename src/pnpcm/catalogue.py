@@ -18,13 +18,16 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from pnpcm import interop
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, CheckpointError, PnPCMError, UnknownNameError
+from pnpcm.interop import hub
 from pnpcm.networks import UNetConfig
 from pnpcm.networks.kair import DenoiserConfig
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.priors.checkpoint import KINDS, config_of, load_pt, load_saved, read_header, refuse
 from pnpcm.priors.controlled import load_control
+from pnpcm.priors.files import INVALID
 
 SHIPPED = Path(__file__).parent / "weights"
 ENDINGS = {"-cm": "consistency", "-edm": "edm", "-vp": "vp"}
@@ -157,9 +160,7 @@ def locate(name_or_path: str | Path, kind: str | None = None) -> Entry:
     if is_name(name_or_path):
         return find(name, kind)
     if path.is_dir():
-        from pnpcm.interop.hub import own_file
-
-        inner = own_file(path)
+        inner = hub.own_file(path)
         if inner is None:
             raise CheckpointError(f"{path} is a folder without a pnpcm prior; check the path")
         path = inner
@@ -178,6 +179,11 @@ def locate(name_or_path: str | Path, kind: str | None = None) -> Entry:
             f"kind is {kind!r}, but {path} holds a prior of kind {entry.kind!r}; leave kind out"
         )
     return entry
+
+
+def pinned(name_or_path: str | Path) -> str | Path:
+    """A Hub id with the hash of its commit, which is looked up once; all else unchanged."""
+    return hub.pinned(str(name_or_path)) if hub.is_hub_id(name_or_path) else name_or_path
 
 
 def controls(name: str) -> dict[str, Path]:
@@ -201,7 +207,7 @@ def read_entry(path: Path, name: str | None = None, *, shipped: bool = False) ->
             shapes = [file.get_slice(key).get_shape() for key in file.keys()]  # noqa: SIM118
     except PnPCMError as error:
         return Entry(name or path.stem, None, path, shipped, damage=str(error))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (OSError, SafetensorError, *INVALID) as error:
         damage = f"{path} cannot be read ({error!r}); save or download it again"
         return Entry(name or path.stem, None, path, shipped, damage=damage)
     return Entry(
@@ -225,6 +231,9 @@ def load_prior(
     control: str | Path | None = None,
 ) -> Prior:
     """A prior by name, from a file, a folder, the Hugging Face Hub, or a denoiser of deepinv.
+
+    The Hub is written "hf:owner/name", or with a revision (branch, tag or commit)
+    "hf:owner/name@revision"; nothing else is ever downloaded.
 
     Names: "gaussian", and those of the catalogue (``pnpcm priors list``), where ``kind=None`` is
     the consistency model if there is one and ``kind="edm"`` its teacher. A name takes precedence
@@ -264,18 +273,18 @@ def load_prior(
         return StationaryGaussianPrior(kind=kind or "consistency")
     if is_name(name_or_path):
         path = find(name, kind).path
-    elif path.is_dir() or _is_hub_id(name):
-        from pnpcm.interop import load_diffusers
-        from pnpcm.interop.hub import own_file
-
+    elif path.is_dir() or hub.is_hub_id(name):
         refuse("a folder stores it", network=network, **levels)
-        inner = own_file(path if path.is_dir() else name)
+        source = pinned(name_or_path)
+        inner = hub.own_file(source)
         if inner is None:
-            return load_diffusers(path if path.is_dir() else name, kind=kind, c_noise=c_noise)
+            return interop.load_diffusers(source, kind=kind, c_noise=c_noise)
         path = inner
     if not path.exists():
         if path.suffix or len(path.parts) > 1:
-            raise CheckpointError(f"there is no file {path}; check the path")
+            raise CheckpointError(
+                f"there is no file {path}; check the path, or write hf:owner/name for the Hub"
+            )
         raise UnknownNameError("prior", name, (*PRIOR_NAMES, *names()))
     if path.suffix == ".pkl":
         raise CheckpointError(
@@ -311,8 +320,6 @@ def _from_object(
     levels: dict[str, float | None],
 ) -> Prior:
     """A denoiser object as a prior; an object that is a prior is returned unchanged."""
-    from pnpcm.interop import from_denoiser
-
     what = f"a {type(denoiser).__name__} is given as an object"
     if isinstance(denoiser, Prior):
         refuse(what, kind=kind, **rest, **levels)
@@ -322,7 +329,9 @@ def _from_object(
         raise ArgumentError(
             f"kind is {kind!r}, but a denoiser (x, sigma) → image is of kind 'edm'; leave kind out"
         )
-    return from_denoiser(denoiser, sigma_min=levels["sigma_min"], sigma_max=levels["sigma_max"])
+    return interop.from_denoiser(
+        denoiser, sigma_min=levels["sigma_min"], sigma_max=levels["sigma_max"]
+    )
 
 
 def _files() -> Iterator[tuple[str, Path, bool]]:
@@ -372,10 +381,3 @@ def _control_file(prior: str, control: str | Path) -> Path:
     if control not in known:
         raise UnknownNameError(f"ControlNet of the prior {prior!r}", control, known)
     return known[control]
-
-
-def _is_hub_id(name: str) -> bool:
-    """Whether ``name`` is ``owner/name`` without a suffix, and not a local path."""
-    parts = name.split("/")
-    plain = all(part and not part.startswith((".", "~")) for part in parts)
-    return len(parts) == 2 and plain and not Path(name).suffix and not Path(name).exists()

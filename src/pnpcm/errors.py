@@ -6,8 +6,24 @@ All of them derive from :class:`PnPCMError` and from the corresponding built-in 
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+REMEDIES = {
+    errno.ENOSPC: "free some space, or write to another disk",
+    errno.EDQUOT: "your quota is used up: free some space, or write to another disk",
+    errno.EROFS: "write to another folder",
+    errno.EACCES: "change its permissions, or choose another path",
+    errno.EPERM: "change its permissions, or choose another path",
+    errno.EEXIST: "give another path, where folders can be created",
+    errno.ENOTDIR: "a file is in the place of a folder; give another path",
+    errno.EISDIR: "a folder is in the place of a file; give another path",
+    errno.EFBIG: "the file is larger than the limit of the system (ulimit -f)",
+    errno.EMFILE: "close other programs, or raise the limit of open files (ulimit -n)",
+}
+"""Remedy for an error of the system, by its number."""
 
 
 class PnPCMError(Exception):
@@ -32,6 +48,16 @@ class CheckpointError(PnPCMError, ValueError):
 
 class MissingExtraError(PnPCMError, ImportError):
     """A function needs an optional dependency; the message has the pip command."""
+
+
+def in_words(error: Exception) -> str:
+    """The message of an error; for an error of the system with the path and a remedy."""
+    if not isinstance(error, OSError) or isinstance(error, PnPCMError):
+        return str(error)
+    path = "" if error.filename is None else f"{error.filename}: "
+    number = error.errno or 0
+    what = os.strerror(number) if number in REMEDIES else error.strerror or str(error)
+    return f"{path}{' '.join(what.split())}; {REMEDIES.get(number, 'check the path and the disk')}"
 
 
 class UnknownNameError(PnPCMError, KeyError):

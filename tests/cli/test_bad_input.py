@@ -163,7 +163,11 @@ CASES: dict[str, tuple[Callable[[], object], type[PnPCMError], str]] = {
     "gaussian size": (lambda: GaussianBlur((3, 16, 16), 0), ArgumentError, "size must be"),
     "gaussian sigma": (lambda: GaussianBlur((3, 16, 16), 5, -1), ArgumentError, "sigma must be"),
     # numbers
-    "negative sigma_y": (lambda: measure(BLUR, X, -0.1), ArgumentError, "sigma_y must be ≥ 0"),
+    "negative sigma_y": (
+        lambda: measure(BLUR, X, -0.1),
+        ArgumentError,
+        "sigma_y must be from 0 to 1",
+    ),
     "negative gamma": (lambda: BLUR.prox_l2(X, X, -1.0), ArgumentError, "gamma must be positive"),
     "gamma per image": (
         lambda: BLUR.prox_l2(X, X, torch.ones(3)),

@@ -86,8 +86,9 @@ def test_a_second_run_keeps_what_is_finished(run: Run, tmp_path: Path) -> None:
     words = ("restore", folder, "--task", "denoise", "--json", "--out", tmp_path / "out")
     first = [json.loads(line) for line in run(*words).out.splitlines()]
     assert [row["status"] for row in first] == ["done", "done"]
-    stale = tmp_path / "out" / ".pnpcm-999999999-abc.b.png"
-    stale.write_text("left by a killed run")
+    stale = tmp_path / "out" / ".pnpcm-0123456789abcdef"
+    stale.mkdir()
+    (stale / "b.png").write_text("left by a killed run")
     noisy(32, 40).save(folder / "b.png")
     second = [json.loads(line) for line in run(*words).out.splitlines()]
     assert [row["status"] for row in second] == ["kept", "done"]  # b has changed

@@ -237,7 +237,7 @@ def test_hub_ids_are_downloaded_once_and_read_as_folders(folder: Path, monkeypat
         return str(folder)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    assert isinstance(load_diffusers("someone/some-net"), ConsistencyModel)
+    assert isinstance(load_diffusers("hf:someone/some-net"), ConsistencyModel)
     assert asked[0][0] == "someone/some-net"
     assert not any(pattern.endswith((".bin", "*")) for pattern in asked[0][1])  # no pickles
 
@@ -246,7 +246,7 @@ def test_hub_ids_are_downloaded_once_and_read_as_folders(folder: Path, monkeypat
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
     with pytest.raises(CheckpointError, match=r"someone/some-net .*no connection"):
-        load_diffusers("someone/some-net")
+        load_diffusers("hf:someone/some-net")
 
 
 def test_missing_diffusers_gives_the_pip_line(folder: Path, monkeypatch: Any) -> None:

@@ -155,7 +155,7 @@ def test_configurations_are_checked_and_return_from_json() -> None:
         ({"architecture": "unet"}, "architecture must be one of drunet, ffdnet, dncnn"),
         ({"widths": (64,)}, "widths must have 4 entries for drunet"),
         ({"architecture": "dncnn"}, "widths must have 1 entries for dncnn"),
-        ({"in_channels": 0}, "in_channels must be integers ≥ 1"),
+        ({"in_channels": 0}, "in_channels must be integers from 1"),
         ({"depth": 1.5}, "depth must be integers"),
     ):
         with pytest.raises(ArgumentError, match=message):

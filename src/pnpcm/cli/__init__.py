@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sqlite3
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pnpcm import __version__
-from pnpcm.cli.bench import bench
+from pnpcm.cli.bench import INTERRUPTED, bench
 from pnpcm.cli.compare import compare
 from pnpcm.cli.mri import mri, simulate_mri
 from pnpcm.cli.photo import restore, simulate
@@ -21,7 +25,7 @@ from pnpcm.cli.reproduce import reproduce
 from pnpcm.cli.shared import in_its_spelling
 from pnpcm.cli.train import train
 from pnpcm.cli.tune import tune
-from pnpcm.errors import ArgumentError, PnPCMError
+from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.names import OPERATOR_NAMES
 
 app = typer.Typer(
@@ -159,14 +163,46 @@ def _sides(shape: str) -> tuple[int, ...]:
 
 
 def main() -> None:
-    """Entry point: prints one sentence and exits with code 2 on errors that the user can fix."""
+    """Entry point: prints one sentence and exits with code 2 on errors that the user can fix.
+
+    These include errors of the system (disk full, no permission). After Ctrl-C the code is 130,
+    after SIGTERM 143; temporary files are removed in both cases.
+    """
     # idle OpenMP threads sleep instead of spinning: four times faster beside another busy process
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    with _term_as_interrupt() as terminated:
+        try:
+            app()
+        except SystemExit as ended:
+            if ended.code != INTERRUPTED:
+                raise
+            # typer turns KeyboardInterrupt into this code; a command that caught it has told
+            if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
+                what = "SIGTERM" if terminated else "Ctrl-C"
+                print(f"pnpcm: stopped by {what}; finished results are complete", file=sys.stderr)
+            sys.exit(128 + signal.SIGTERM if terminated else INTERRUPTED)
+        except (PnPCMError, OSError, sqlite3.Error) as error:
+            print(f"pnpcm: {in_its_spelling(in_words(error), _called())}", file=sys.stderr)
+            sys.exit(2)
+
+
+@contextmanager
+def _term_as_interrupt() -> Iterator[list[int]]:
+    """SIGTERM raises ``KeyboardInterrupt``, so that temporaries are removed; lists what came."""
+    seen: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        seen.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield seen  # only the main thread may set handlers
+        return
+    before = signal.signal(signal.SIGTERM, stop)
     try:
-        app()
-    except PnPCMError as error:
-        print(f"pnpcm: {in_its_spelling(str(error), _called())}", file=sys.stderr)
-        sys.exit(2)
+        yield seen
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _called() -> Callable[..., None]:

@@ -106,8 +106,9 @@ def mri(
 
     An undersampled scan is reconstructed from its own samples. A full scan is undersampled with
     --mask and scored against its own full data, in the paper's convention and in fastMRI's.
-    Finished results are kept when the command is repeated. Exit code 0: all done, 1: some failed,
-    2: bad input.
+    Finished results are kept when the command is repeated. Several processes with the same output
+    folder share the work. Exit code 0: all done, 1: some failed, 2: bad input, 130: Ctrl-C, 143:
+    SIGTERM.
     """
     from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.preparation import SliceOptions
@@ -170,8 +171,10 @@ def _maps(path: Path) -> Tensor:
 def _sides(name: str, text: str) -> tuple[int, int]:
     try:
         height, width = (int(part) for part in text.split(","))
-    except ValueError as error:
-        raise ArgumentError(f"{name} is {text!r}, expected two numbers: 320,320") from error
+    except ValueError:
+        height, width = 0, 0
+    if min(height, width) < 1:
+        raise ArgumentError(f"{name} is {text!r}, expected two positive numbers: 320,320")
     return height, width
 
 

@@ -82,7 +82,8 @@ def restore(
 
     Writes NAME.TASK.png and NAME.TASK.result.json (configuration, self-check, times) for each
     input. Finished results are kept when the command is repeated; results of other tasks stay.
-    Exit code 0: all restored, 1: some failed, 2: bad input.
+    Several processes with the same output folder share the work. Exit code 0: all restored, 1: some
+    failed, 2: bad input, 130: Ctrl-C, 143: SIGTERM.
     """
     from pnpcm.io.photos import SUFFIXES
     from pnpcm.problems import TaskChoice

@@ -31,7 +31,10 @@ Workers = Annotated[int | None, typer.Option(help="Number of processes on this m
 Scheduler = Annotated[
     str | None, typer.Option(help="Address of a running dask scheduler, tcp://host:port.")
 ]
-Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
+LAST_SEED = 2**62
+Seed = Annotated[
+    int, typer.Option(help="Seed of all random numbers.", min=-LAST_SEED, max=LAST_SEED)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
 
@@ -73,8 +76,8 @@ def options(
     prior: Annotated[
         str | None,
         typer.Option(
-            help="Prior: natural, faces, mri, a file, a folder or a Hub id; default: natural, for "
-            "scans mri."
+            help="Prior: natural, faces, mri, a file, a folder or hf:owner/name; "
+            "default: natural, for scans mri."
         ),
     ] = None,
     method: Annotated[
@@ -285,6 +288,17 @@ def _kernel(path: Path) -> Tensor:
     return torch.from_numpy(values.astype(np.float64))
 
 
+OTHERWISE = {
+    "set": "set_index",
+    "settings": "set_",
+    "n_coils": "coils",
+    "n_slices": "slices",
+    "noise_std": "noise",
+    "formats": "format",
+}
+"""Arguments of the library whose option has another name."""
+
+
 # messages ---------------------------------------------------------------------------------------
 def in_its_spelling(message: str, command: Callable[..., None]) -> str:
     """A message of the library with the options of ``command`` as they are typed in a shell.
@@ -293,6 +307,9 @@ def in_its_spelling(message: str, command: Callable[..., None]) -> str:
     ``--steps 0`` and "--steps is", "--steps must". Positional arguments keep their names.
     """
     hints = get_type_hints(command, include_extras=True)
+    for name, option in OTHERWISE.items():
+        if option in inspect.signature(command).parameters:
+            message = re.sub(rf"(?<![\w./-]){name}(?= (?:is|must) )", option.rstrip("_"), message)
     for name in inspect.signature(command).parameters:
         if any(isinstance(m, ArgumentInfo) for m in getattr(hints[name], "__metadata__", ())):
             continue

@@ -22,7 +22,8 @@ def tune(
     missing: shared.Missing = None,
     values: dict[str, Any],
     prior: Annotated[
-        str, typer.Option(help="Prior: natural, faces, a file, a folder or a Hub id.")
+        str,
+        typer.Option(help="Prior: natural, faces, a file, a folder or hf:owner/name."),
     ] = "natural",
     steps: Annotated[
         int | None, typer.Option(help="Number of steps of the preset; default: by task.")
@@ -52,15 +53,18 @@ def tune(
     from rich.console import Console
     from rich.progress import Progress
 
-    from pnpcm.catalogue import load_prior
+    from pnpcm.catalogue import load_prior, pinned
     from pnpcm.io.files import write_json
     from pnpcm.tune.search import picture_of_search
     from pnpcm.tune.search import tune as search
     from pnpcm.tune.study import tried
 
-    if trials < 1 or images < 1:
-        raise ArgumentError(f"--trials and --images must be ≥ 1, got {trials} and {images}")
+    if min(trials, images, size) < 1:
+        raise ArgumentError(
+            f"--trials, --images and --size must be ≥ 1, got {trials}, {images} and {size}"
+        )
     wanted = shared.simulated_task(task, values, missing)
+    prior = str(pinned(prior))
     loaded = load_prior(prior)
     x = _crops(data, images, size, loaded)
     out.parent.mkdir(parents=True, exist_ok=True)

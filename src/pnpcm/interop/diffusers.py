@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
+from pnpcm.interop.hub import download, is_hub_id
 from pnpcm.networks import UNetConfig
 from pnpcm.networks.blocks import GROUPS
 from pnpcm.priors.consistency import ConsistencyModel
@@ -76,7 +77,7 @@ class DiffusersNetwork(nn.Module):
 def load_diffusers(
     folder_or_hub_id: str | Path, *, kind: str | None = None, c_noise: str | None = None
 ) -> ConsistencyModel | DiffusionModel:
-    """The prior in a diffusers ``UNet2DModel`` or pipeline folder, or on the Hugging Face Hub.
+    """The prior in a diffusers ``UNet2DModel`` or pipeline folder, or on the Hub (``hf:…``).
 
     ``kind=None``: by the pipeline's class or an EDM scheduler, and "consistency" for a bare
     network. ``c_noise=None``: "edm" (ln σ / 4) with an EDM scheduler, whose σ_data and levels are
@@ -210,23 +211,15 @@ def _split_qkv(tensor: Tensor, config: UNetConfig) -> tuple[Tensor, ...]:
 
 
 def _local_folder(name: str | Path) -> Path:
-    """``name`` if it is a folder, else the local copy of the Hub repository of this name."""
-    if Path(name).is_dir():
-        return Path(name)
-    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", str(name)):
+    """``name`` if it is a folder, else the local copy of the Hub repository of this id."""
+    if is_hub_id(name):
+        return download(str(name), _FILES)
+    if not Path(name).is_dir():
         raise CheckpointError(
-            f"{name} is neither a folder nor a Hub id like openai/diffusers-cd_bedroom256_lpips; "
-            "check the path"
+            f"{name} is neither a folder nor a Hub id like "
+            "hf:openai/diffusers-cd_bedroom256_lpips; check the path"
         )
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(str(name), allow_patterns=_FILES))
-    except Exception as error:  # no connection, no such repository, no permission, …
-        raise CheckpointError(
-            f"{name} is not a local folder and cannot be downloaded from the Hub ({error}); "
-            "download it elsewhere and give the folder"
-        ) from error
+    return Path(name)
 
 
 def _kind_of(folder: Path) -> str:
@@ -270,7 +263,7 @@ def _check_table(path: Path) -> None:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(
             f"{path} cannot be read ({error}); is the download complete?"
         ) from error

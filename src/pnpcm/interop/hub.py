@@ -3,13 +3,15 @@
 ``model.safetensors`` is the prior with all its metadata; ``config.json`` repeats its header (the
 Hub counts downloads by it), and ``README.md`` is the model card below the front matter that the Hub
 indexes. Only downloading needs ``huggingface_hub``.
+
+A repository is written ``hf:owner/name`` or ``hf:owner/name@revision``, so that a mistyped path is
+never downloaded. :func:`pinned` replaces a missing or moving revision by the hash of its commit.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import secrets
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
 from pnpcm.io.files import write_atomically, write_json, write_text
+from pnpcm.io.staging import staging
 from pnpcm.priors.checkpoint import read_header
 
 WEIGHTS, CONFIG, README = "model.safetensors", "config.json", "README.md"
@@ -27,6 +30,9 @@ LICENCES = (
     *("cc-by-nc-sa-4.0", "cc-by-nc-nd-4.0", "openrail", "unlicense", "unknown"),
 )
 """Licence identifiers of the Hub; any other is "other" with a name."""
+PREFIX = "hf:"
+_ID = re.compile(r"hf:(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?:@(?P<revision>[\w./-]+))?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def export_folder(
@@ -51,13 +57,29 @@ def export_folder(
         return
     if not folder.parent.is_dir():
         raise ArgumentError(f"folder is {folder}, but {folder.parent} is not a folder; create it")
-    temporary = folder.with_name(f".{secrets.token_hex(4)}.{folder.name}")
-    try:
+    with staging(folder.parent) as inside:
+        temporary = inside / folder.name
         temporary.mkdir()
         _write(file, temporary, header, card)
         temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def is_hub_id(name: str | Path) -> bool:
+    """Whether ``name`` begins with ``hf:``."""
+    return str(name).startswith(PREFIX)
+
+
+def pinned(hub_id: str) -> str:
+    """``hf:owner/name@commit`` of a Hub id with or without a revision, asked of the Hub once."""
+    name, revision = _parse(hub_id)
+    if revision is None or not _COMMIT.fullmatch(revision):
+        revision = download(hub_id, [CONFIG]).name  # a snapshot's folder is named by its commit
+    if not _COMMIT.fullmatch(revision):
+        raise CheckpointError(
+            f"{hub_id} has no commit in the cache of the Hub ({revision}); give the hash of a "
+            f"commit: {PREFIX}{name}@…"
+        )
+    return f"{PREFIX}{name}@{revision}"
 
 
 def own_file(folder_or_hub_id: str | Path) -> Path | None:
@@ -66,10 +88,10 @@ def own_file(folder_or_hub_id: str | Path) -> Path | None:
     The weights of a repository are downloaded only if its ``config.json`` is pnpcm's.
     """
     folder = Path(folder_or_hub_id)
-    if not folder.is_dir():
-        if not _is_own(_download(str(folder_or_hub_id), [CONFIG])):
+    if is_hub_id(folder_or_hub_id):
+        if not _is_own(download(str(folder_or_hub_id), [CONFIG])):
             return None
-        folder = _download(str(folder_or_hub_id), [CONFIG, WEIGHTS, README])
+        folder = download(str(folder_or_hub_id), [CONFIG, WEIGHTS, README])
     if not _is_own(folder):
         return None
     header, config = read_header(folder / WEIGHTS), _config(folder)
@@ -127,23 +149,34 @@ def _config(folder: Path) -> dict[str, Any]:
     """``config.json``; empty if it cannot be read (diffusers' reader then reports it)."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return config if isinstance(config, dict) else {}
 
 
-def _download(name: str, patterns: Sequence[str]) -> Path:
+def download(hub_id: str, patterns: Sequence[str]) -> Path:
     """The local copy of files of a repository, downloaded and cached by huggingface_hub."""
+    name, revision = _parse(hub_id)
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise MissingExtraError(
-            f'{name} is not a local file; for the Hub run pip install "pnpcm[hf]"'
+            f'{hub_id} is on the Hub; for the Hub run pip install "pnpcm[hf]"'
         ) from error
     try:
-        return Path(snapshot_download(name, allow_patterns=list(patterns)))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except Exception as error:  # no connection, no such repository, no permission, …
         raise CheckpointError(
-            f"{name} is not a local file and cannot be downloaded from the Hub ({error}); "
-            "download it elsewhere and give the folder"
+            f"{hub_id} cannot be downloaded from the Hub ({error}); download it elsewhere and give "
+            "the folder"
         ) from error
+
+
+def _parse(hub_id: str) -> tuple[str, str | None]:
+    """Repository and revision."""
+    found = _ID.fullmatch(hub_id)
+    if found is None:
+        raise ArgumentError(
+            f"{hub_id!r} is not a Hub id; expected hf:owner/name or hf:owner/name@revision"
+        )
+    return found["name"], found["revision"]

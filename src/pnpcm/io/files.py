@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import secrets
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from safetensors import SafetensorError
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io.staging import staging
 
 Picture = Image.Image
 
@@ -24,43 +25,29 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Write to a temporary file and rename it, so that readers see the old or the new file."""
     if not path.parent.is_dir():
         raise ArgumentError(f"path is {path}, but {path.parent} is not a folder; create it first")
-    temporary = temporary_name(path)
-    try:
+    with staging(path.parent) as folder:
+        temporary = folder / path.name
         write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())  # else a rename can reach the disk before the content
+        os.replace(temporary, path)
 
 
-def temporary_name(path: Path) -> Path:
-    """A temporary path in the same folder, which :func:`remove_leftovers` recognises."""
-    return path.with_name(f".pnpcm-{os.getpid()}-{secrets.token_hex(4)}.{path.name}")
+def save_tensors(path: Path, save: Callable[[Path], object]) -> None:
+    """Write a file of weights atomically, with a function of torch or safetensors.
 
+    Both report a full disk as an error of their own, which becomes an ``OSError``.
+    """
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete temporary files of killed processes; those of running processes are kept."""
-    for path in folder.glob(".pnpcm-*-*"):
-        number = path.name.split("-")[1]
-        if number.isdigit() and not _is_running(int(number)):
-            remove(path)
+    def write(temporary: Path) -> None:
+        try:
+            save(temporary)
+        except (RuntimeError, SafetensorError) as error:
+            raise OSError(
+                errno.EIO, f"the weights cannot be written, is the disk full? ({error})", str(path)
+            ) from error
 
-
-def remove(path: Path) -> None:
-    """Delete a file or a folder, if it exists."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return process != os.getpid()
+    write_atomically(path, write)
 
 
 def write_text(path: Path, text: str) -> None:

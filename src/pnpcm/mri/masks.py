@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_number
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.names import Table
 
@@ -282,6 +283,9 @@ class MaskChoice:
     acs: int | None = None
     center_fraction: float | None = None
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_number("acceleration", self.acceleration, 1)
 
     def draw(self, size: tuple[int, int]) -> Tensor:
         """The mask for k-space of ``size``: ``(W,)`` or ``(H, W)``."""

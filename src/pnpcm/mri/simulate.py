@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import check_number
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError
 from pnpcm.io.files import write_atomically
 from pnpcm.linalg import to_channels
@@ -109,6 +110,7 @@ def simulate_scan(
     image = torch.polar(scaled, smooth_phase(size, generator=generator, amplitude=phase))
     maps = birdcage_maps(n_coils, size)
     kspace = fft2c(maps * image)
+    check_number("noise_std", noise_std, 0)
     if noise_std > 0:
         noise = torch.einsum(
             "cd,dhw->chw",

@@ -21,6 +21,8 @@ from pnpcm.errors import ArgumentError, CheckpointError, ShapeError
 
 ARCHITECTURES = ("drunet", "ffdnet", "dncnn")
 IRCNN_DEPTH = 7
+LARGEST = 2**20
+"""Largest number of channels or layers that is taken for one."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,16 @@ class DenoiserConfig(Config):
             ("widths", self.widths, 1),
             ("depth", (self.depth,), 2 if chain else 1),
         ):
-            if any(not isinstance(v, int) or isinstance(v, bool) or v < least for v in values):
-                raise ArgumentError(f"{name} must be integers ≥ {least}, got {values}")
+            whole = (isinstance(v, int) and not isinstance(v, bool) for v in values)
+            if not all(whole) or min(values) < least or max(values) > LARGEST:
+                raise ArgumentError(
+                    f"{name} must be integers from {least} to {LARGEST}, got {values}"
+                )
+
+    @property
+    def stages(self) -> int:
+        """Number of residual blocks (DRUNet) or convolutions, each with at least one tensor."""
+        return 7 * self.depth if self.architecture == "drunet" else self.depth
 
     @property
     def image_size(self) -> None:

@@ -7,6 +7,7 @@ guided-diffusion's field names.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -39,6 +40,10 @@ DEFAULT_MULT: dict[int, tuple[float, ...]] = {
     128: (1, 1, 2, 3, 4),
     64: (1, 2, 3, 4),
 }
+LARGEST = 2**20
+"""Largest size, number of channels or blocks that is taken for one."""
+LONGEST_STRIDE = 4096
+"""Largest patch × 2^(levels − 1); images of this side would have one pixel at the last level."""
 
 
 @dataclass(frozen=True)
@@ -109,14 +114,20 @@ class UNetConfig(Config):
         return self.patch << (len(self.channels) - 1)
 
     @property
+    def stages(self) -> int:
+        """Number of entries of encoder and decoder, each with at least two tensors."""
+        return 2 * len(self.channels) * (self.num_res_blocks + 1)
+
+    @property
     def receptive_radius(self) -> int | None:
         """Largest distance (per axis) of pixels that an output depends on; None: unbounded."""
         return receptive_radius(self)
 
     def _check_numbers(self) -> None:
-        for name in ("in_channels", "model_channels", "num_res_blocks", "num_head_channels"):
+        counts = ("in_channels", "model_channels", "num_res_blocks", "num_head_channels", "patch")
+        for name in counts:
             _check_positive(name, getattr(self, name))
-        for name in ("image_size", "out_channels", "num_classes", "patch"):
+        for name in ("image_size", "out_channels", "num_classes"):
             if getattr(self, name) is not None:
                 _check_positive(name, getattr(self, name))
         if not 0 <= self.dropout < 1:
@@ -135,6 +146,19 @@ class UNetConfig(Config):
             )
         if self.channel_mult is not None and not self.channel_mult:
             raise ArgumentError("channel_mult is empty; give one multiplier per level, e.g. (1, 2)")
+        for m in self.channel_mult or ():
+            if not isinstance(m, int | float) or not math.isfinite(m):
+                raise ArgumentError(f"channel_mult must hold finite numbers, got {m!r}")
+        if max(self.channels) > LARGEST:
+            raise ArgumentError(
+                f"model_channels × channel_mult must be at most {LARGEST}, got levels "
+                f"{self.channels[:8]}"
+            )
+        if self.stride > LONGEST_STRIDE:
+            raise ArgumentError(
+                f"patch × 2^(levels − 1) must be at most {LONGEST_STRIDE}, got patch {self.patch} "
+                f"and {len(self.channels)} levels"
+            )
         unit = GROUPS if self.norm else 1
         if any(c < 1 or c % unit for c in self.channels) or self.model_channels % 2:
             raise ArgumentError(
@@ -174,8 +198,8 @@ class UNetConfig(Config):
 
 
 def _check_positive(name: str, value: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+        raise ArgumentError(f"{name} must be a positive integer up to {LARGEST}, got {value!r}")
 
 
 def receptive_radius(config: UNetConfig) -> int | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -11,6 +9,19 @@ from pnpcm.arguments import check_float
 from pnpcm.core import Generators, Operator, ValueRange
 from pnpcm.errors import ArgumentError
 from pnpcm.rng import randn_like
+
+
+def check_sigma_y(sigma_y: float) -> None:
+    """Raise an error unless ``sigma_y`` is from 0 to 1; a level of 8 bits gets a remedy."""
+    if 0 <= sigma_y <= 1:
+        return
+    remedy = ""
+    if 1 < sigma_y <= 255:
+        right = f"{sigma_y / 255:.3g}"
+        remedy = f"; {sigma_y:g} of 255 is {right}: write {right} or {sigma_y:g}/255"
+    raise ArgumentError(
+        f"sigma_y must be from 0 to 1, got {sigma_y:g}: it is on the [0, 1] scale{remedy}"
+    )
 
 
 def measure(
@@ -27,8 +38,7 @@ def measure(
     ``noise_std = 2 sigma_y``. This is the only conversion. Where the measurement differs from A (a
     real JPEG codec), ``operator.acquire`` is used instead of A.
     """
-    if not 0 <= sigma_y < math.inf:
-        raise ArgumentError(f"sigma_y must be ≥ 0 and finite ([0, 1] scale), got {sigma_y}")
+    check_sigma_y(sigma_y)
     if not isinstance(operator, Operator):
         raise ArgumentError(
             f"operator is a {type(operator).__name__} without A; measure takes (operator, x)"

@@ -51,6 +51,13 @@ def check_c_noise(c_noise: str) -> str:
     return c_noise
 
 
+def check_sigma_data(sigma_data: float) -> float:
+    """``sigma_data`` if it is positive and finite."""
+    if not 0 < sigma_data < math.inf:
+        raise ArgumentError(f"sigma_data must be positive and finite, got {sigma_data}")
+    return float(sigma_data)
+
+
 def edm_scalings(sigma: Tensor, sigma_data: float = 0.5, *, c_noise: str = "openai") -> Scalings:
     """c_skip = σ_d²/(σ² + σ_d²), c_out = σ σ_d/√(σ² + σ_d²)."""
     return consistency_scalings(sigma, sigma_data, sigma_min=0.0, c_noise=c_noise)
@@ -127,11 +134,12 @@ class NetworkPrior(nn.Module):
                 f"network is a {type(network).__name__}, expected a module or function "
                 "(x, c_noise) → image"
             )
-        if not 0 <= sigma_min < sigma_max:
+        if not 0 <= sigma_min < sigma_max < math.inf:
             raise ArgumentError(
-                f"sigma_min must lie in [0, sigma_max), got {sigma_min} and {sigma_max}"
+                f"sigma_min must lie in [0, sigma_max) and sigma_max be finite, got {sigma_min} "
+                f"and {sigma_max}"
             )
-        if not value_range[0] < value_range[1]:
+        if not -math.inf < value_range[0] < value_range[1] < math.inf:
             raise ArgumentError(f"value_range must be (low, high), got {value_range}")
         self.network = network
         self.sigma_min, self.sigma_max = float(sigma_min), float(sigma_max)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
-from pnpcm.io.files import write_atomically
+from pnpcm.io.files import save_tensors
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.infer import infer_config
 from pnpcm.networks.kair import Denoiser, DenoiserConfig, infer_denoiser
@@ -27,7 +27,7 @@ from pnpcm.priors.base import check_c_noise
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.denoiser import DenoiserPrior, build_denoiser_prior, denoiser_from_state
 from pnpcm.priors.diffusion import DiffusionModel
-from pnpcm.priors.files import StateDict, check_foreign, fill, read_pt
+from pnpcm.priors.files import INVALID, StateDict, build_empty, check_foreign, fill, read_pt
 
 __all__ = [
     "infer_config",
@@ -42,6 +42,8 @@ __all__ = [
 
 KINDS = ("consistency", "edm", "vp")
 FORMAT = 1
+DEEPEST = 50
+"""Nesting of a header's JSON above which it is not read; ours have 6 levels."""
 NetPrior = ConsistencyModel | DiffusionModel
 FilePrior = NetPrior | DenoiserPrior
 
@@ -153,7 +155,7 @@ def export_openai(prior: NetPrior, path: str | Path) -> None:
     state = {name: t.detach().cpu().contiguous() for name, t in network.state_dict().items()}
     if network.config.attention_order == "legacy":  # these files have 1-D convolutions
         state = {n: t.squeeze(-1) if _is_attention(n) else t for n, t in state.items()}
-    write_atomically(Path(path), lambda temporary: torch.save(state, temporary))
+    save_tensors(Path(path), lambda temporary: torch.save(state, temporary))
 
 
 def _as_2d(name: str, tensor: Tensor) -> Tensor:
@@ -220,7 +222,7 @@ def write_own(
                 "otherwise use dtype=None"
             )
         weights[name] = stored
-    write_atomically(
+    save_tensors(
         Path(path), lambda temporary: save_file(weights, temporary, metadata={"pnpcm": text})
     )
 
@@ -243,14 +245,28 @@ def read_header(path: str | Path) -> dict[str, Any]:
         )
     try:
         header = json.loads(text)
+        _check_depth(header)
         version = header["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} has an unreadable pnpcm header; save it again") from error
+    except INVALID as error:
+        raise CheckpointError(
+            f"{path} has an unreadable pnpcm header ({error}); save it again"
+        ) from error
     if version != FORMAT:
         raise CheckpointError(
             f"{path} has format {version}, this pnpcm reads {FORMAT}; update pnpcm"
         )
     return dict(header)
+
+
+def _check_depth(value: Any) -> None:
+    """Raise an error if lists and dictionaries are nested deeper than any header of ours."""
+    inside = [value]
+    for _ in range(DEEPEST):
+        pairs = (v.values() if isinstance(v, dict) else v for v in inside)
+        inside = [v for values in pairs for v in values if isinstance(v, dict | list)]
+        if not inside:
+            return
+    raise ValueError(f"it is nested deeper than {DEEPEST} levels")
 
 
 def load_own(path: str | Path) -> NetPrior:
@@ -277,7 +293,7 @@ def load_saved(path: str | Path) -> FilePrior:
         kind, options, info = header["kind"], dict(header["options"]), dict(header["info"])
         config = config_of(header["network"])
         _check_kind(kind)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except INVALID as error:
         raise CheckpointError(
             f"{path} has an invalid pnpcm header ({error}); save it again"
         ) from error
@@ -321,8 +337,7 @@ def _build(
             f"{path} has {config.out_channels} output channels for {config.in_channels}, "
             f"which kind={kind!r} cannot use; DDPM files with a learned variance are kind='vp'"
         )
-    with torch.device("meta"):  # no memory and random numbers for weights that are replaced
-        network = UNet(config)
+    network = build_empty(path, UNet, config, state)
     fill(path, network, state, move)
     arguments: dict[str, Any] = dict(options or {})
     try:
@@ -331,7 +346,7 @@ def _build(
             if kind == "consistency"
             else DiffusionModel(network, kind=kind, **arguments)
         )
-    except (TypeError, ValueError) as error:
+    except INVALID as error:
         raise CheckpointError(f"{path} has invalid options ({error}); save it again") from error
     return prior.eval().requires_grad_(False)
 

@@ -7,7 +7,14 @@ from torch import Tensor, nn
 
 from pnpcm.core import ValueRange
 from pnpcm.linalg import expand
-from pnpcm.priors.base import Network, NetworkPrior, check_c_noise, consistency_scalings, levels
+from pnpcm.priors.base import (
+    Network,
+    NetworkPrior,
+    check_c_noise,
+    check_sigma_data,
+    consistency_scalings,
+    levels,
+)
 
 
 class ConsistencyModel(NetworkPrior):
@@ -41,7 +48,7 @@ class ConsistencyModel(NetworkPrior):
             value_range=value_range,
             any_size=any_size,
         )
-        self.sigma_data = float(sigma_data)
+        self.sigma_data = check_sigma_data(sigma_data)
         self.c_noise = check_c_noise(c_noise)
 
     def forward(

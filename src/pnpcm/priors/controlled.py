@@ -18,7 +18,7 @@ from pnpcm.networks.control import ControlledUNet, ControlNet
 from pnpcm.priors.base import NetworkPrior, consistency_scalings, levels
 from pnpcm.priors.checkpoint import read_header, read_own, write_own
 from pnpcm.priors.consistency import ConsistencyModel
-from pnpcm.priors.files import fill
+from pnpcm.priors.files import INVALID, build_empty, fill
 
 
 class ControlledModel(NetworkPrior):
@@ -152,7 +152,7 @@ def load_control(path: str | Path, prior: Prior) -> ControlledModel:
             UNetConfig.from_dict(header["network"]),
             header["options"]["scaled_hint"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except INVALID as error:
         raise CheckpointError(
             f"{path} has an invalid pnpcm header ({error}); save it again"
         ) from error
@@ -162,9 +162,9 @@ def load_control(path: str | Path, prior: Prior) -> ControlledModel:
             f"{wanted.get('fingerprint')}, not for {prior.info.get('name')!r} with weights "
             f"{fingerprint(network)}; load that prior, or train again: pnpcm train cosign"
         )
-    with torch.device("meta"):
-        control = ControlNet(config)
-    fill(path, control, read_own(path), "was the file edited?")
+    state = read_own(path)
+    control = build_empty(path, ControlNet, config, state)
+    fill(path, control, state, "was the file edited?")
     model = ControlledModel(prior, control, scaled_hint=bool(scaled_hint), info=info)
     return model.eval().requires_grad_(False)
 

@@ -15,7 +15,7 @@ from pnpcm.core import ValueRange
 from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.networks.kair import DenoiserConfig, build_denoiser
 from pnpcm.priors.base import Network, NetworkPrior, levels
-from pnpcm.priors.files import StateDict, fill
+from pnpcm.priors.files import INVALID, StateDict, build_empty, fill
 
 GREY_LEVELS = 255.0
 LEAST_SIGMA = 1e-3
@@ -136,11 +136,10 @@ def build_denoiser_prior(
 
     ``move``: the remedy in the error message if the weights do not fit.
     """
-    with torch.device("meta"):
-        network = build_denoiser(config)
+    network = build_empty(path, build_denoiser, config, state)
     fill(path, network, state, move)
     try:
         prior = DenoiserPrior(network, **options)
-    except (TypeError, ValueError) as error:
+    except INVALID as error:
         raise CheckpointError(f"{path} has invalid options ({error}); save it again") from error
     return prior.eval().requires_grad_(False)

@@ -9,7 +9,14 @@ from torch import Tensor
 from pnpcm.core import ValueRange
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
-from pnpcm.priors.base import Network, NetworkPrior, check_c_noise, edm_scalings, levels
+from pnpcm.priors.base import (
+    Network,
+    NetworkPrior,
+    check_c_noise,
+    check_sigma_data,
+    edm_scalings,
+    levels,
+)
 from pnpcm.priors.consistency import SmoothNetwork
 from pnpcm.schedules import vp_levels
 
@@ -56,7 +63,7 @@ class DiffusionModel(NetworkPrior):
             any_size=any_size,
         )
         self.kind = kind
-        self.sigma_data = float(sigma_data)
+        self.sigma_data = check_sigma_data(sigma_data)
         self.c_noise: str | None = None
         if kind == "edm":
             self.c_noise = check_c_noise("openai" if c_noise is None else c_noise)

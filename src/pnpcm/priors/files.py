@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,25 @@ from torch import Tensor, nn
 from pnpcm.errors import CheckpointError
 
 StateDict = Mapping[str, Tensor]
+
+
+class Architecture(Protocol):
+    """Configuration of a network."""
+
+    @property
+    def stages(self) -> int:
+        """Number of its parts, each with at least one tensor."""
+        ...
+
+
+INVALID = (
+    *(KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError),
+    RecursionError,
+)
+"""What values of a file that are of a wrong type, out of range or too deeply nested raise."""
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+A = TypeVar("A", bound=Architecture)
+N = TypeVar("N", bound=nn.Module)
 
 
 def check_foreign(path: Path) -> None:
@@ -58,6 +78,26 @@ def read_pt(path: Path) -> dict[str, Tensor]:
     return state
 
 
+def build_empty(path: Path, build: Callable[[A], N], config: A, state: StateDict) -> N:
+    """``build(config)`` on the meta device: no memory and no random numbers for its weights.
+
+    A configuration with more parts than the file has tensors is refused before it is built, so
+    that the time is bounded by the size of the file.
+    """
+    if config.stages > len(state):
+        raise CheckpointError(
+            f"{path} describes a network of {config.stages} blocks, but holds only {len(state)} "
+            "tensors; the file was edited or is incomplete"
+        )
+    try:
+        with torch.device("meta"):
+            return build(config)
+    except (RuntimeError, OverflowError) as error:
+        raise CheckpointError(
+            f"{path} describes a network of a size that cannot be built ({error}); save it again"
+        ) from error
+
+
 def fill(path: Path, network: nn.Module, state: StateDict, move: str) -> None:
     """Load the weights of ``path`` into a network on the meta device, in float32."""
     wanted = {name: t.shape for name, t in network.state_dict().items()}
@@ -70,6 +110,12 @@ def fill(path: Path, network: nn.Module, state: StateDict, move: str) -> None:
              for what, n in problems.items() if n]  # fmt: skip
     if found:
         raise CheckpointError(f"{path} does not fit the network: {', '.join(found)}; {move}")
+    odd = [f"{n} ({t.dtype})" for n, t in state.items() if t.dtype not in FLOATS]
+    if odd:
+        raise CheckpointError(
+            f"{path} holds weights that are not floats of 16, 32 or 64 bits: {', '.join(odd[:3])}; "
+            "save it again"
+        )
     broken = [n for n, t in state.items() if not bool(torch.isfinite(t).all())]
     if broken:
         raise CheckpointError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -24,6 +25,10 @@ from pnpcm.operators import (
 from pnpcm.operators.blur import gaussian_kernel, motion_kernel
 from pnpcm.operators.crop import canvas_for
 from pnpcm.problems.task import Problem, Shape, Task, conditioning
+
+LARGEST_FACTOR = 64
+WIDEST_KERNEL = 1024
+"""Pixels of the longest blur; wider kernels than images are refused later."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +123,11 @@ class SuperRes(Task):
 
     def __post_init__(self) -> None:
         check_name("downsampler", self.downsampler, ("bicubic", "area"))
-        if self.factor < 2:
-            raise ArgumentError(f"factor must be a whole number of at least 2, got {self.factor}")
+        if not 2 <= self.factor <= LARGEST_FACTOR:
+            raise ArgumentError(
+                f"factor must be a whole number of at least 2 and at most {LARGEST_FACTOR}, got "
+                f"{self.factor}"
+            )
 
     @property
     def operator_name(self) -> str:
@@ -181,6 +189,14 @@ class Deblur(Task):
     def __post_init__(self) -> None:
         if [self.kernel, self.gaussian, self.motion].count(None) != 2:
             raise ArgumentError("deblur needs exactly one of kernel, gaussian and motion")
+        for name, pair in (("gaussian", self.gaussian), ("motion", self.motion)):
+            if pair is not None and not (
+                all(map(math.isfinite, pair)) and abs(pair[0]) <= WIDEST_KERNEL
+            ):
+                raise ArgumentError(
+                    f"{name} is {pair}, expected two finite numbers, the first of at most "
+                    f"{WIDEST_KERNEL} pixels"
+                )
         check_name("boundary", self.boundary, BOUNDARIES)
         if self.linear_light and self.boundary != "unknown":
             raise ArgumentError(

@@ -5,6 +5,7 @@ The Python interface, the command line and the app build the same object.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,32 +17,48 @@ from pnpcm.arguments import check_name
 from pnpcm.baselines import BASELINES
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.operators.measure import check_sigma_y
 from pnpcm.solvers import SOLVERS
 from pnpcm.solvers.config import RULES
 
 AIMS = {"fidelity": 0.0, "perception": 1.0}
 TILE = 640
+LIMITS = {
+    "steps": (1, 100_000),
+    "samples": (1, 100_000),
+    "tile": (1, math.inf),
+    "halo": (0, math.inf),
+    "batch": (1, math.inf),
+    "seed": (-(2**62), 2**62),
+}
+"""Smallest and largest value of each number."""
 
 
-def of_255(sigma_y: float) -> str:
-    """What to write for a level that was given on the scale of 8 bits; else nothing."""
-    if not 1 < sigma_y <= 255:
-        return ""
-    right = f"{sigma_y / 255:.3g}"
-    return f"; {sigma_y:g} of 255 is {right}: write {right} or {sigma_y:g}/255"
+def check_device(device: str | torch.device) -> None:
+    """Raise an error unless torch can compute on ``device`` here."""
+    try:
+        there = torch.device(device).type != "meta"
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(
+            f"device is {str(device)!r}, on which torch cannot compute here ({reason}); use cpu"
+        ) from error
+    if not there:
+        raise ArgumentError("device is 'meta', which holds no numbers; use cpu")
 
 
 @dataclass(frozen=True)
 class Options:
     """The choices of the user; None leaves the choice to the plan.
 
-    ``prior``: name, file, folder, Hub id or object; None: "natural" for photographs, "mri" for
-    scans. ``method``: row of ``SOLVERS``; None: the default of the task. ``aim``: "fidelity", the
-    image closest to the truth on average (no injected noise, the denoiser where it is better),
-    "perception", a sample with detail (consistency model, injected noise), or a number from 0 to 1
-    between them, which scales the injected noise. ``sigma_y``: noise of y on the [0, 1] scale, or
-    "auto", estimated from y; None: 0 for inpainting, whose known pixels are then kept bit for bit,
-    the value in a measurement file, else estimated.
+    ``prior``: name, file, folder, repository of the Hub ("hf:owner/name@revision") or object; None:
+    "natural" for photographs, "mri" for scans. ``method``: row of ``SOLVERS``; None: the default of
+    the task. ``aim``: "fidelity", the image closest to the truth on average (no injected noise, the
+    denoiser where it is better), "perception", a sample with detail (consistency model, injected
+    noise), or a number from 0 to 1 between them, which scales the injected noise. ``sigma_y``:
+    noise of y on the [0, 1] scale, or "auto", estimated from y; None: 0 for inpainting, whose known
+    pixels are then kept bit for bit, the value in a measurement file, else estimated.
     ``steps``, ``preset``, ``settings``: parameters of the solver; the others come from a preset, a
     tuned row or the rule. ``preset``: row of ``PRESETS``, file of ``pnpcm tune``, or row of
     ``BASELINES`` (e.g. "dpir/official/superres-4"), whose numbers are used unchanged.
@@ -80,16 +97,14 @@ class Options:
             _ = SOLVERS[self.method]  # raises, with the nearest name
         if isinstance(self.sigma_y, str) and self.sigma_y != "auto":
             raise ArgumentError(f"sigma_y must be a number or 'auto', got {self.sigma_y!r}")
-        given = self.given_sigma_y
-        if given is not None and not 0 <= given <= 1:
-            raise ArgumentError(
-                f"sigma_y must be from 0 to 1, got {given:g}: it is on the [0, 1] scale"
-                + of_255(given)
-            )
-        for name, least in (("steps", 1), ("samples", 1), ("tile", 1), ("batch", 1), ("halo", 0)):
+        if self.given_sigma_y is not None:
+            check_sigma_y(self.given_sigma_y)
+        for name, (least, most) in LIMITS.items():
             value = getattr(self, name)
-            if value is not None and (value != int(value) or value < least):
-                raise ArgumentError(f"{name} must be a whole number ≥ {least}, got {value}")
+            if value is not None and not (least <= value <= most and value == int(value)):
+                bound = "" if most == math.inf else f" and ≤ {most}"
+                raise ArgumentError(f"{name} must be a whole number ≥ {least}{bound}, got {value}")
+        check_device(self.device)
         if self.step_rule is not None:
             check_name("step_rule", self.step_rule, RULES)
             if self.steps is None or self.preset is None:

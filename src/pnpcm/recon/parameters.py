@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from pnpcm.baselines import BASELINES, Baseline
 from pnpcm.core import Config, DataStep
-from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.errors import ArgumentError, PnPCMError, UnknownNameError
 from pnpcm.operators.traits import traits_of
 from pnpcm.presets import PRESETS, Preset, load_preset
 from pnpcm.problems import Problem, Task
@@ -399,6 +399,20 @@ ENDS = {"sigma": "sigmas", "rho": "rhos", "delta": "deltas"}
 
 
 def apply_settings(config: Config, settings: Mapping[str, Any]) -> Config:
+    """``config`` with some numbers replaced, see :func:`_applied`."""
+    try:
+        return _applied(config, settings)
+    except PnPCMError:
+        raise
+    except (TypeError, ValueError, ArithmeticError) as error:
+        words = ", ".join(f"{name}={value}" for name, value in settings.items())
+        raise ArgumentError(
+            f"settings is {words}, but a value is not of the kind that is needed ({error}); give "
+            "numbers, e.g. rho_start=0.1"
+        ) from error
+
+
+def _applied(config: Config, settings: Mapping[str, Any]) -> Config:
     """``config`` with some numbers replaced.
 
     Fields of the configuration (``sigmas``, ``mu``, …) and of its data step (``n_iter``, …); for

@@ -13,17 +13,19 @@ import torch
 from torch import Tensor
 
 from pnpcm import __version__
+from pnpcm.arguments import check_float
 from pnpcm.core import Config, Operator, Prior, Result, Step
 from pnpcm.errors import ArgumentError, PnPCMError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
 from pnpcm.io.photos import Photo, read_photo, upright, write_photo
+from pnpcm.io.staging import staging
 from pnpcm.operators.traits import misfit_of, traits_of
 from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
 from pnpcm.problems.measurement import SUFFIX, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, measured_noise, plan, prior_words
-from pnpcm.recon.record import Request, Watch, read_record, record_path, write_record
+from pnpcm.recon.record import Request, Watch, publish_result, read_record, record_path
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
@@ -52,7 +54,9 @@ def restore(
         choices["prior"] = prior
     chosen = Options.of(options, choices)
     priors = Priors(DEFAULT_PRIOR if chosen.prior is None else chosen.prior, chosen.device)
-    return restore_with(y, operator, chosen, priors, reference=reference, callback=callback)
+    return restore_with(
+        y, operator, chosen, priors, reference=reference, callback=callback, from_file=False
+    )
 
 
 def restore_with(
@@ -64,12 +68,16 @@ def restore_with(
     reference: Tensor | None = None,
     callback: Callable[[Step], None] | None = None,
     watch: Callable[[float, int], None] | None = None,
+    from_file: bool = True,
 ) -> Restoration:
-    """:func:`restore` with loaded priors, for many images; ``watch``: see :func:`run`."""
+    """:func:`restore` with loaded priors, for many images; ``watch``: see :func:`run`.
+
+    ``from_file``: y was read from a file, so that its range is known to be [-1, 1].
+    """
     seconds: dict[str, float] = {}
     before = priors.seconds
     with timed(seconds, "plan"):
-        planned, problem = plan_photo(y, operator, options, priors)
+        planned, problem = plan_photo(y, operator, options, priors, from_file=from_file)
     seconds["prior"] = priors.seconds - before
     seconds["plan"] -= seconds["prior"]
     notes, noise_std = list(planned.notes), 2 * planned.sigma_y
@@ -132,11 +140,17 @@ def _noise_of_y(problem: Problem) -> float | None:
 
 
 def plan_photo(
-    y: Tensor, operator: Operator | Task, options: Options, priors: Priors
+    y: Tensor,
+    operator: Operator | Task,
+    options: Options,
+    priors: Priors,
+    *,
+    from_file: bool = True,
 ) -> tuple[Plan, Problem]:
     """The plan and the problem of :func:`restore` with these arguments."""
-    if not isinstance(y, Tensor):
-        raise ArgumentError(f"y is a {type(y).__name__}, expected a torch.Tensor (B, C, H, W)")
+    check_float("y", y)
+    if y.requires_grad:
+        raise ArgumentError("y requires a gradient, which restore cannot compute; give y.detach()")
     if y.ndim == 3 and not y.is_complex():
         y = y[None]
     if y.ndim < 4:
@@ -147,7 +161,38 @@ def plan_photo(
         raise ArgumentError(
             f"samples is {options.samples} for {len(problem.y)} images; give 1, or a single y"
         )
-    return plan(task, problem, options, priors), problem
+    note = None if from_file else range_note(problem, options.given_sigma_y)
+    planned = plan(task, problem, options, priors)
+    return planned if note is None else replace(planned, notes=(note, *planned.notes)), problem
+
+
+def range_note(problem: Problem, sigma_y: float | None) -> str | None:
+    """A sentence if y seems to be in [0, 1] instead of [-1, 1]; an error if it must be.
+
+    Judged are measurements that are images: A maps white (1) to about 1. The mean of an image in
+    [-1, 1] is not changed by noise, and noise that exceeds 3 has negative values too.
+    """
+    y, operator = problem.y, problem.operator
+    if y.is_complex() or y.ndim != 4 or not hasattr(operator, "x_shape"):
+        return None
+    white = operator.A(torch.ones(operator.x_shape(y), dtype=y.dtype, device=y.device))
+    if white.shape != y.shape or abs(float(white.max()) - 1) > 0.05:
+        return None
+    known = y if problem.known is None else y[problem.known.expand_as(y) > 0]
+    low, high, mean = float(known.min()), float(known.max()), float(known.mean())
+    spread = math.inf if sigma_y is None else 1.5 + 12 * sigma_y
+    if abs(mean) > 1.5 or max(-low, high) > spread or (low >= 0 and high > 3):
+        raise ArgumentError(
+            f"y has values from {low:.3g} to {high:.3g}, expected an image in [-1, 1]"
+            + ("; give y / 127.5 - 1" if 3 < high <= 256 and low >= 0 else "; rescale it")
+        )
+    inside = float(((known >= -0.05) & (known <= 1.05)).float().mean())
+    if inside < 0.98 or high - low < 0.2:
+        return None
+    return (
+        f"y has values from {low:.2g} to {high:.2g}: if black is 0 and white is 1, give 2 * y - 1, "
+        "since images are in [-1, 1] here"
+    )
 
 
 @dataclass(frozen=True)
@@ -301,33 +346,45 @@ class Restoration:
         record: Mapping[str, Any] | None = None,
         before: tuple[str, Tensor] | None = None,
     ) -> list[Path]:
-        """Write the image, for several samples also one sample and the std, then the record.
+        """Write the image and the record, for several samples also one sample and the std.
 
         ``like``: the photo whose bit depth, alpha, profile and EXIF are kept. ``record``: more
-        values for ``NAME.result.json``, which is written last and marks a finished result.
-        ``before``: label and image for the left half of ``NAME.compare.png``. Returns the paths of
-        all files.
+        values for ``NAME.result.json``, which marks a finished result. ``before``: label and image
+        for the left half of ``NAME.compare.png``. All files appear together. Returns their paths.
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with timed(self.seconds, "write"):
-            written = [path]
-            _write(path, self.x[0], like, format)
-            if self.std is not None:
-                names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
-                sample = path.with_name(f"{path.stem}.sample{path.suffix}")
-                _write(sample, self.sample[0], like, format)
-                write_atomically(names[0], lambda p: _save_array(p, self.std))
-                save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
-                written += [sample, *names]
-            if before is not None:
-                written.append(path.with_name(f"{path.stem}.compare.png"))
-                panels = (before[0], before[1][0]), ("after", self.x[0])
-                pictures = [(label, upright(to_picture(x), like)) for label, x in panels]
-                save_picture(written[-1], side_by_side(pictures))
-        content = self.to_dict() | dict(record or {})
-        write_record(path.parent, path.stem, content, written)
-        return [*written, record_path(path.parent, path.stem)]
+        with staging(path.parent) as inside:
+            with timed(self.seconds, "write"):
+                written = self._write(inside / path.name, like, format, before)
+            content = self.to_dict() | dict(record or {})
+            publish_result(path.parent, path.stem, content, written)
+        files = [path.with_name(file.name) for file in written]
+        return [*files, record_path(path.parent, path.stem)]
+
+    def _write(
+        self,
+        path: Path,
+        like: Photo | None,
+        format: str | None,
+        before: tuple[str, Tensor] | None,
+    ) -> list[Path]:
+        """Write all files but the record, and return their paths."""
+        _write(path, self.x[0], like, format)
+        written = [path]
+        if self.std is not None:
+            names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
+            sample = path.with_name(f"{path.stem}.sample{path.suffix}")
+            _write(sample, self.sample[0], like, format)
+            write_atomically(names[0], lambda p: _save_array(p, self.std))
+            save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
+            written += [sample, *names]
+        if before is not None:
+            written.append(path.with_name(f"{path.stem}.compare.png"))
+            panels = (before[0], before[1][0]), ("after", self.x[0])
+            pictures = [(label, upright(to_picture(x), like)) for label, x in panels]
+            save_picture(written[-1], side_by_side(pictures))
+        return written
 
 
 def heat(values: Tensor) -> Tensor:

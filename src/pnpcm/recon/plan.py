@@ -49,7 +49,8 @@ class Priors:
         self.device, self.seconds, self.loading = device, 0.0, loading
         self._loaded: dict[str | None, Prior] = {}
         if isinstance(prior, str | Path):
-            self.name, self._source = str(prior), prior
+            self._source = catalogue.pinned(prior)
+            self.name = str(self._source)
             known = catalogue.kinds(prior)
             self.kinds = known if known else (self._load(None),)
         else:

@@ -1,8 +1,9 @@
 """Record of a result, ``NAME.result.json``: how it was computed; its presence marks it finished.
 
-The files of a result are written first, the record last, each atomically. A repeated run compares
-its request with the record and keeps finished results; files of an older result that the new one
-does not replace are removed.
+The files of a result and its record are written to a hidden folder and appear together, the record
+last. A repeated run compares its request with the record and keeps finished results; files of an
+older result that the new one does not replace are removed. Processes that write to the same folder
+share the work: a result that another process computes is passed over and awaited at the end.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from pnpcm.errors import PnPCMError
-from pnpcm.io.files import remove, remove_leftovers, write_json
+from pnpcm.errors import PnPCMError, in_words
+from pnpcm.io.files import write_json
+from pnpcm.io.staging import claim, publish, remove_leftovers
 
 
 @dataclass(frozen=True)
@@ -65,17 +67,22 @@ def finished(folder: Path, name: str, request: Request) -> dict[str, Any] | None
     return content if same and there else None
 
 
-def write_record(
+def publish_result(
     folder: Path, name: str, content: Mapping[str, Any], files: Sequence[Path]
 ) -> dict[str, Any]:
-    """Write the record of ``files``, which marks the result as finished, and return it."""
+    """Move ``files`` of a staging folder into ``folder`` with their record, and return it.
+
+    All of them appear, or none; files of an older result that are not replaced are removed.
+    """
     old = read_record(folder, name) or {}
-    kept = [path.name for path in files]
-    whole = dict(content) | {"files": kept}
-    write_json(record_path(folder, name), whole)
-    for stale in set(old.get("files", [])) - set(kept):
-        if Path(stale).name == stale:  # a record must not delete files outside of its folder
-            remove(folder / stale)
+    names = [path.name for path in files]
+    whole = dict(content) | {"files": names}
+    record = record_path(files[0].parent, name)
+    write_json(record, whole)
+    listed = (str(file) for file in old.get("files", []))
+    # a record must not delete files outside of its folder
+    stale = {file for file in listed if Path(file).name == file} - set(names)
+    publish([*files, record], folder, stale=sorted(stale))
     return whole
 
 
@@ -114,6 +121,9 @@ Watch = Callable[[str, float, int], None]
 class Work(Protocol):
     """The reconstruction of one input."""
 
+    @property
+    def watch(self) -> Watch: ...
+
     def choices(self, path: Path) -> Mapping[str, Any]:
         """The request of the user; a result of another request is computed again."""
         ...
@@ -139,21 +149,44 @@ def process(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> Iter
 
     ``targets``: output path of each result; its stem is the name of the record. The request is
     stored with each result; a result of another request, or of an input that has changed, is
-    computed again.
+    computed again. An input whose result another process is computing comes last: its outcome is
+    "kept", or "done" if that process ended without a result.
     """
     for folder in {target.parent for target in targets}:
         if folder.is_dir():
             remove_leftovers(folder)
+    busy = []
     for path, target in zip(inputs, targets, strict=True):
         try:
-            request = Request.of(path, work.choices(path))
-            status, report = "kept", ""
-            record = finished(target.parent, target.stem, request)
-            if record is None:
-                status = "done"
-                record, report = work(path, target, request)
-            written = tuple(target.parent / name for name in record["files"])
-            yield Outcome(path, status, written, report, record)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with claim(target.parent, target.stem) as mine:
+                if mine:
+                    yield _outcome(path, target, work)
+                else:
+                    busy.append((path, target))
         except (PnPCMError, OSError) as error:
-            text = str(error)
-            yield Outcome(path, "failed", message=text if str(path) in text else f"{path}: {text}")
+            yield _failure(path, error)
+    for path, target in busy:
+        try:
+            work.watch(f"{path.name}, awaiting another process", 0, 0)
+            with claim(target.parent, target.stem, wait=True):
+                yield _outcome(path, target, work)
+        except (PnPCMError, OSError) as error:
+            yield _failure(path, error)
+
+
+def _outcome(path: Path, target: Path, work: Work) -> Outcome:
+    """The finished result of an input, or that of ``work`` on it."""
+    request = Request.of(path, work.choices(path))
+    status, report = "kept", ""
+    record = finished(target.parent, target.stem, request)
+    if record is None:
+        status = "done"
+        record, report = work(path, target, request)
+    written = tuple(target.parent / name for name in record["files"])
+    return Outcome(path, status, written, report, record)
+
+
+def _failure(path: Path, error: Exception) -> Outcome:
+    text = in_words(error)
+    return Outcome(path, "failed", message=text if str(path) in text else f"{path}: {text}")

@@ -15,6 +15,7 @@ from torch import Tensor
 from pnpcm import __version__
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
+from pnpcm.io.staging import staging
 from pnpcm.linalg import to_channels
 from pnpcm.mri.masks import MaskChoice
 from pnpcm.mri.plausibility import kspace_warnings
@@ -23,14 +24,14 @@ from pnpcm.mri.readers import HDF5_SUFFIXES, SUFFIXES, read_scan
 from pnpcm.mri.sampling import describe_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
-from pnpcm.mri.writers import Volume, write_volume
+from pnpcm.mri.writers import Volume, write_formats
 from pnpcm.operators.traits import Misfit
 from pnpcm.priors import with_sets
 from pnpcm.problems import Custom, Problem
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
-from pnpcm.recon.record import Request, Watch, write_record
+from pnpcm.recon.record import Request, Watch, publish_result
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "mri"
@@ -192,12 +193,13 @@ class ScanJob:
         )
         self.watch(f"{name}, writing", 0, 0)
         seconds = volume.record["seconds"]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with timed(seconds, "write"):
-            paths = write_volume(replace(volume, name=name), target.parent, self.formats)
-        seconds["write"] = round(seconds["write"], 3)
-        content = volume.record | request.to_dict()
-        return write_record(target.parent, name, content, paths), volume_report(volume)
+        with staging(target.parent) as inside:
+            with timed(seconds, "write"):
+                paths = write_formats(replace(volume, name=name), inside, self.formats)
+            seconds["write"] = round(seconds["write"], 3)
+            content = volume.record | request.to_dict()
+            record = publish_result(target.parent, name, content, paths)
+        return record, volume_report(volume)
 
     def plan(self, path: Path) -> dict[str, Any]:
         """The plan for one file, as plain values."""
@@ -230,12 +232,14 @@ def parse_slices(text: str | None, count: int) -> list[int] | None:
     if text is None:
         return None
     try:
-        parts = [int(p) if p else None for p in text.split(":")]
-        if len(parts) == 1 and parts[0] is not None:
-            return [parts[0]]
-        return list(range(count))[slice(*parts)]
+        if ":" not in text:
+            return [int(text)]
+        found = list(range(count))[slice(*(int(p) if p else None for p in text.split(":")))]
     except (ValueError, TypeError) as error:
         raise ArgumentError(f"slices is {text!r}, expected 3, 3:10 or 3:10:2") from error
+    if not found:
+        raise ArgumentError(f"slices is {text!r}, which is none of the slices 0…{count - 1}")
+    return found
 
 
 def volume_report(volume: Volume) -> str:

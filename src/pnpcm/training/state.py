@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
-from pnpcm.io.files import write_atomically
+from pnpcm.io.files import save_tensors
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
 from pnpcm.networks.grow import check_growth, grow
@@ -224,7 +224,7 @@ class TrainState:
             "seconds": self.seconds,
             "history": json.dumps(self.history),
         }
-        write_atomically(path, lambda temporary: torch.save(content, temporary))
+        save_tensors(path, lambda temporary: torch.save(content, temporary))
 
     def load(self, path: Path) -> None:
         """Load the state in ``path``, which must be of the same recipe."""

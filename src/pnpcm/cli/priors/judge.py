@@ -42,12 +42,13 @@ def sample(
     Denoisers use Heun's method, 2 · steps − 1 evaluations; consistency models one evaluation per
     step. Complex images are shown as magnitudes.
     """
-    from pnpcm.catalogue import load_prior
+    from pnpcm.catalogue import load_prior, pinned
     from pnpcm.evaluation import draw, sheet
     from pnpcm.io.files import save_picture, write_json
 
     if out.suffix.lower() != ".png":
         raise ArgumentError(f"--out is {out}, expected the name of a .png file")
+    name = str(pinned(name))
     prior = load_prior(name, kind=kind)
     make_folder(out.parent)
     drawn = draw(prior, n, steps=steps, size=size, seed=seed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pnpcm.cli.shared import LAST_SEED
 from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from pnpcm.core import Prior
 
 Name = Annotated[
-    str, typer.Argument(help="Prior: name (see pnpcm priors list), file, folder or Hub id.")
+    str, typer.Argument(help="Prior: name (see pnpcm priors list), file, folder, hf:owner/name.")
 ]
 File = Annotated[
     str, typer.Argument(help="Prior: name, pnpcm .safetensors file or exported folder.")
@@ -25,7 +26,10 @@ Kind = Annotated[
     str | None, typer.Option(help="Kind: consistency, edm or vp; default: the file's own.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Seed = Annotated[int, typer.Option(help="Seed; the noise of image i has seed + i.")]
+Seed = Annotated[
+    int,
+    typer.Option(help="Seed; the noise of image i has seed + i.", min=-LAST_SEED, max=LAST_SEED),
+]
 
 
 def console() -> Console:

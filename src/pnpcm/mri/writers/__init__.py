@@ -1,17 +1,16 @@
 """Reconstructed volumes as files: one writer per format, each complete or not there.
 
 A writer is a function ``(volume, folder)`` that writes plainly and returns the paths it made;
-:func:`write_volume` gives it an empty folder beside the target and renames what is finished.
+:func:`write_volume` gives it a new folder and renames what is finished.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.files import temporary_name
+from pnpcm.io.staging import publish, staging
 from pnpcm.mri.writers.formats import write_dicom, write_h5, write_nifti, write_npy
 from pnpcm.mri.writers.page import write_html
 from pnpcm.mri.writers.pictures import write_png
@@ -43,6 +42,8 @@ def check_formats(formats: Iterable[str]) -> list[str]:
     if isinstance(formats, str):
         raise ArgumentError(f"formats is {formats!r}, expected a list; write [{formats!r}]")
     names = list(dict.fromkeys(formats))
+    if not names:
+        raise ArgumentError(f"formats is empty; give at least one of {', '.join(WRITERS)}")
     for name in names:
         WRITERS[name]
         if name in LIBRARIES:
@@ -51,36 +52,20 @@ def check_formats(formats: Iterable[str]) -> list[str]:
 
 
 def write_volume(volume: Volume, folder: str | Path, formats: Iterable[str]) -> list[Path]:
-    """Write each format into ``folder`` and return the paths; an older result is replaced.
+    """Write all formats into ``folder`` and return the paths; an older result is replaced.
 
-    When a format fails, nothing of it remains, an older result of it is untouched, and the
-    formats before it stay.
+    If one of them fails, no file of the new volume remains, and an older one is untouched.
     """
-    names, folder = check_formats(formats), Path(folder)
+    folder = Path(folder)
     if not folder.is_dir():
         raise ArgumentError(f"folder is {folder}, which is not a folder; create it first")
-    paths = []
-    for name in names:
-        staging = temporary_name(folder / volume.name)
-        (staging / "new").mkdir(parents=True)
-        try:
-            for path in WRITERS[name](volume, staging / "new"):
-                paths.append(_replace(path, folder / path.name, staging / f"old.{path.name}"))
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    return paths
+    with staging(folder) as inside:
+        return publish(write_formats(volume, inside, formats), folder)
 
 
-def _replace(source: Path, target: Path, aside: Path) -> Path:
-    """Rename onto the target. A folder cannot be overwritten: the old one steps aside first."""
-    if not target.is_dir():
-        return source.replace(target)
-    target.rename(aside)
-    try:
-        return source.replace(target)
-    except OSError:
-        aside.rename(target)
-        raise
+def write_formats(volume: Volume, folder: Path, formats: Iterable[str]) -> list[Path]:
+    """Write all formats into a new folder and return the paths."""
+    return [path for name in check_formats(formats) for path in WRITERS[name](volume, folder)]
 
 
-__all__ = ["Volume", "WRITERS", "Writer", "check_formats", "write_volume"]
+__all__ = ["Volume", "WRITERS", "Writer", "check_formats", "write_formats", "write_volume"]
