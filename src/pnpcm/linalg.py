@@ -134,3 +134,25 @@ def power_norm(
         if bool(((value - previous).abs() <= tol * value).all()):
             break
     return value.sqrt()
+
+
+def jacobian_norm(
+    f: Map, x: Tensor, *, generator: Generators, n_iter: int = 50, tol: float = 1e-4
+) -> Tensor:
+    """Largest singular value of the Jacobian of ``f`` at each image of ``x``, ``(B,)``.
+
+    Power iteration on JᵀJ; ``f`` must be twice differentiable and treat images separately. A lower
+    estimate of the Lipschitz constant of ``f``, which is the largest value over all images.
+    """
+    with torch.inference_mode(False), torch.enable_grad():
+        x = x.detach().clone().requires_grad_()
+        out = f(x)
+        w = torch.zeros_like(out, requires_grad=True)
+        (pulled,) = torch.autograd.grad(out, x, w, create_graph=True)  # Jᵀw, linear in w
+
+        def normal(v: Tensor) -> Tensor:
+            (pushed,) = torch.autograd.grad(pulled, w, v, retain_graph=True)  # Jv
+            (back,) = torch.autograd.grad(out, x, pushed, retain_graph=True)  # Jᵀ(Jv)
+            return back
+
+        return power_norm(normal, x, generator=generator, n_iter=n_iter, tol=tol)
