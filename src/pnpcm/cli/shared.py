@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pnpcm.problems import Task
     from pnpcm.recon import Options
 
+NUMBER = 32
+"""Bytes of memory per number of an array: as read, and converted to complex numbers."""
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
 Missing = Annotated[
     float | None,
@@ -30,6 +32,13 @@ Missing = Annotated[
 Workers = Annotated[int | None, typer.Option(help="Number of processes on this machine (dask).")]
 Scheduler = Annotated[
     str | None, typer.Option(help="Address of a running dask scheduler, tcp://host:port.")
+]
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(
+        help="Largest number of pixels of an image, or of k-space samples of a slice, that is "
+        "read; default: what the memory of this machine allows."
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")]
@@ -263,13 +272,10 @@ def _pair(name: str, text: str) -> tuple[float, float]:
 
 def read_array(name: str, path: Path) -> Any:
     """The array of a ``.npy`` file, or the first of an ``.npz``, given as option ``name``."""
-    import numpy as np
+    from pnpcm.io import arrays
+    from pnpcm.io.reading import Budget
 
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    except (OSError, ValueError, EOFError, IndexError) as error:
-        raise ArgumentError(f"--{name} {path} is not a readable .npy file ({error})") from error
+    return arrays.read_array(path, Budget(NUMBER), format=f"the .npy file of --{name}")
 
 
 def _kernel(path: Path) -> Tensor:

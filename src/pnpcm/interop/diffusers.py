@@ -5,7 +5,6 @@ Its ``UNet2DModel`` is the same network under other names, with separate q, k an
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
+from pnpcm.io.reading import read_json
 from pnpcm.networks import UNetConfig
 from pnpcm.networks.blocks import GROUPS
 from pnpcm.priors.consistency import ConsistencyModel
@@ -268,9 +268,5 @@ def _check_table(path: Path) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read ({error}); is the download complete?"
-        ) from error
+    move = "is the download complete?"
+    return read_json(path, "a configuration", move=move, error=CheckpointError)

@@ -130,6 +130,10 @@ class SuperRes(Task):
         named = {} if self.downsampler == "bicubic" else {"downsampler": self.downsampler}
         return {"factor": self.factor} | named
 
+    @property
+    def growth(self) -> int:
+        return self.factor**2
+
     def fit(self, x: Tensor) -> tuple[Tensor, Self]:
         """``x`` padded by replication to multiples of the factor, and the task with its size."""
         height, width = x.shape[-2:]
@@ -157,6 +161,8 @@ class SuperRes(Task):
         return conditioning(self.operator((1, side, side)), torch.zeros(1, 1, 16, 16))
 
 
+LONGEST = 4096
+"""Largest side of a blur kernel in pixels."""
 BOUNDARIES = ("unknown", "zero", "circular", "reflect")
 
 
@@ -182,6 +188,13 @@ class Deblur(Task):
         if [self.kernel, self.gaussian, self.motion].count(None) != 2:
             raise ArgumentError("deblur needs exactly one of kernel, gaussian and motion")
         check_name("boundary", self.boundary, BOUNDARIES)
+        for name in ("gaussian", "motion"):
+            value = getattr(self, name)
+            if value is not None and not value[0] <= LONGEST:
+                raise ArgumentError(
+                    f"{name} is {tuple(value)}, a kernel of more than {LONGEST} pixels; give a "
+                    "smaller one"
+                )
         if self.linear_light and self.boundary != "unknown":
             raise ArgumentError(
                 f"boundary is {self.boundary!r}, but linear_light replicates borders; "
