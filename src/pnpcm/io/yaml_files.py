@@ -12,6 +12,10 @@ from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.io.reading import library, reading
 
 
+DEPTH = 50
+"""Largest number of lists or mappings inside each other."""
+
+
 def read_mapping(path: str | Path, what: str, examples: str) -> dict[str, Any]:
     """The fields of a YAML file. ``what``: word for errors, ``examples``: where some are."""
     path = Path(path)
@@ -31,10 +35,16 @@ def parse(text: str) -> Any:
 
 
 def _load(text: str) -> Any:
-    """The value of a YAML text; without aliases, which can make a small text a huge value."""
+    """The value of a YAML text, without aliases, which can make a small text a huge value."""
     yaml = library("yaml", "YAML files", "train")
-    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-        raise ValueError("it has an alias (*name); repeat the value in its place")
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):  # lazily: deep texts take very long
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("it has an alias (*name); repeat the value in its place")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH:
+            raise ValueError(f"it has more than {DEPTH} lists inside each other")
     return yaml.safe_load(text)
 
 
