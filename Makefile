@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types laws benchmark priors priors-status clean
+.PHONY: demo test lint types fuzz laws benchmark priors priors-status clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
@@ -17,6 +17,9 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy
+
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz/run.py
 
 laws: $(VENV)/.test
 	$(BIN)/pytest -n 2 tests/laws

@@ -146,7 +146,7 @@ def _peak() -> int:
 def fuzz(inputs: dict[str, int], first: int = 0) -> dict[str, Count]:
     """The outcomes of that many inputs per reader; a worker that dies is started again."""
     counts = {reader: Count() for reader in inputs}
-    rest = {reader: first for reader in inputs}
+    rest = dict.fromkeys(inputs, first)
     stops = {reader: first + n for reader, n in inputs.items()}
     while jobs := [(r, at, stops[r]) for r, at in rest.items() if at < stops[r]]:
         now: tuple[str, int] | None = None

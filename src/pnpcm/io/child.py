@@ -86,7 +86,7 @@ class _Child:
 
 def _death(code: int, seconds: float) -> str:
     if code == -signal.SIGPROF:
-        return f"it takes longer than {seconds:.0f} s"
+        return f"it takes longer than {seconds:.3g} s"
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return f"its library crashes on it, {name}"
 

@@ -36,6 +36,8 @@ OPENERS: dict[str, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
     "WEBP": WebPImageFile,
     "BMP": BmpImageFile,
 }
+DENSEST = {"JPEG": 512, "BMP": 128}
+"""Most pixels per byte: a JPEG has at least one bit per 64 pixels, runs of a BMP have up to 255."""
 _LOCK = Lock()
 
 
@@ -64,8 +66,8 @@ def opened_picture(
         content = _strict_jpeg(content)
     with _no_pillow_limit(), OPENERS[kind](io.BytesIO(content)) as picture:
         check_size(path, picture.size, frames or int(getattr(picture, "n_frames", 1)), budget)
-        if kind == "JPEG" and len(content) < math.prod(picture.size) // 512:
-            raise ValueError(f"{len(content)} bytes are too few for its pixels")  # 1 bit per 64
+        if math.prod(picture.size) > DENSEST.get(kind, math.inf) * len(content):
+            raise ValueError(f"{len(content)} bytes are too few for its pixels")
         if kind == "PNG":
             _check_png(content)
         if kind == "TIFF":

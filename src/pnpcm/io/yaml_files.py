@@ -11,7 +11,6 @@ from typing import Any
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.io.reading import library, reading
 
-
 DEPTH = 50
 """Largest number of lists or mappings inside each other."""
 
