@@ -254,7 +254,7 @@ def _read(path: Path) -> object:
         content = path.read_bytes()
         for code, value, _ in pickletools.genops(content):
             # the unpickler makes a table up to this number, whose memory nothing else limits
-            if code.name in _NUMBERED and not 0 <= value < len(content):
+            if code.name in _NUMBERED and not 0 <= int(value or 0) < len(content):
                 raise ValueError(f"{code.name} {value}")
         return _Unpickler(io.BytesIO(content)).load()
 

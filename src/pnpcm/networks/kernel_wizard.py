@@ -201,6 +201,8 @@ def _conv(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
 
 def _read_state(path: Path) -> dict[str, Tensor]:
     """Name → tensor of a checkpoint, without the prefix of multi-GPU training."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"path is {str(path)!r}, which is not a file")
     with reading(path, "a file of tensors written by torch.save", error=CheckpointError):
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(state, dict) or not all(isinstance(t, Tensor) for t in state.values()):
