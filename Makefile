@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .venv-tools
 
-.PHONY: demo test lint types laws benchmark priors priors-status audit sbom clean
+.PHONY: demo test lint types fuzz laws benchmark priors priors-status audit sbom clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
@@ -18,6 +18,9 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy
+
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz/run.py
 
 laws: $(VENV)/.test
 	$(BIN)/pytest -n 2 tests/laws

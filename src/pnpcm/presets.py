@@ -23,6 +23,7 @@ from typing import Any
 
 from pnpcm.core import DataStep
 from pnpcm.errors import ArgumentError
+from pnpcm.io.reading import read_json, reading
 from pnpcm.names import Table
 from pnpcm.solvers import CGStep, GradientStep, PnPCMConfig, ProxStep
 
@@ -70,13 +71,9 @@ class Preset:
 
 def load_preset(path: Path) -> Preset:
     """The preset in a file of ``pnpcm tune``."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ArgumentError(f"preset is {path}, not a readable preset file ({error})") from error
-    if not isinstance(values, dict):
-        raise ArgumentError(f"preset is {path}, expected a JSON object of `pnpcm tune`")
-    return Preset.from_dict(values)
+    format = "a preset file of `pnpcm tune`"
+    with reading(path, format):
+        return Preset.from_dict(read_json(path, format))
 
 
 def _table() -> dict[str, Preset]:

@@ -109,8 +109,8 @@ def test_bad_fields_get_one_sentence_and_nothing_is_written(
     [
         ("- a\n- b\n", "must be a mapping of fields"),
         ("", "must be a mapping of fields"),
-        ("a: [1, 2", "is not valid YAML"),
-        ("\x00\x01", "is not valid YAML"),
+        ("a: [1, 2", "cannot be read as YAML"),
+        ("\x00\x01", "cannot be read as YAML"),
     ],
 )
 def test_files_that_are_not_specs(tmp_path: Path, text: str, message: str) -> None:

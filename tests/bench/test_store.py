@@ -84,7 +84,9 @@ def test_a_corrupt_file_gets_one_sentence(tmp_path: Path, damage: str) -> None:
         base.commit()
         base.close()
     before = store.file.read_bytes()
-    with pytest.raises(ArgumentError, match=r"rows\.sqlite cannot be used: .*; move it away"):
+    with pytest.raises(
+        ArgumentError, match=r"rows\.sqlite cannot be read as SQLite .*; move it away"
+    ):
         list(store.rows())
     assert store.file.read_bytes() == before
 

@@ -228,8 +228,8 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
         (("tiny.yaml", "--workers", "0"), "--workers is 0, expected 1 or more"),
         (("tiny.yaml", "--verify", "no.yaml"), "--verify is no.yaml, which is not a file"),
         (("tiny.yaml", "--expect", "no/e.yaml"), "--expect is no/e.yaml, but no is not a folder"),
-        (("tiny.yaml", "--out", "broken"), "store broken/rows.sqlite cannot be used"),
-        (("tiny.yaml", "--out", "broken", "--dry-run"), "file is not a database; move it away"),
+        (("tiny.yaml", "--out", "broken"), "store broken/rows.sqlite cannot be read"),
+        (("tiny.yaml", "--out", "broken", "--dry-run"), "file is not a database); move it away"),
     ):
         monkeypatch.setattr(sys, "argv", ["pnpcm", "bench", *words])
         with pytest.raises(SystemExit) as stop:

@@ -293,7 +293,7 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (("--task", "denoise", "--format", "gif"), "expected png"),
         (("--task", "denoise", "--set", "rho=1"), "unknown hyperparameter 'rho'"),
         (("--task", "denoise", "--prior", "nature"), "did you mean 'natural'"),
-        (("--task", "denoise", "--preset", "nowhere.json"), "not a readable preset file"),
+        (("--task", "denoise", "--preset", "nowhere.json"), "cannot be read as a preset file"),
     ],
 )
 def test_bad_words(run: Run, tmp_path: Path, words: tuple[object, ...], message: str) -> None:
@@ -315,9 +315,8 @@ def test_bad_places(run: Run, tmp_path: Path) -> None:
     assert (same.code, "is an input" in same.err) == (2, True)
     assert (tmp_path / "in.png").read_bytes() == before
     (tmp_path / "x.npz").write_bytes(b"PK nonsense")
-    assert (
-        "not a measurement file" in run("restore", tmp_path / "x.npz", "--out", tmp_path / "o").err
-    )
+    done = run("restore", tmp_path / "x.npz", "--out", tmp_path / "o")
+    assert "cannot be read as a measurement file" in done.err
 
 
 def test_a_single_pixel_column(run: Run, tmp_path: Path) -> None:

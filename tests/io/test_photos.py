@@ -522,7 +522,7 @@ def test_cut_off_files(tmp_path: Path, make: Callable[[Path], None], share: floa
     read_photo(path)
     content = path.read_bytes()
     path.write_bytes(content[: max(12, int(len(content) * share))])
-    with pytest.raises(ArgumentError, match=r"cut\.img is a damaged or incomplete"):
+    with pytest.raises(ArgumentError, match=r"cut\.img cannot be read as .*damaged or incomplete"):
         read_photo(path)
 
 
@@ -546,7 +546,7 @@ def test_a_tiff_with_a_strip_that_was_never_written(tmp_path: Path) -> None:
     with tifffile.TiffFile(tmp_path / "a.tif", mode="r+b") as file:
         tag = file.pages.first.tags[279]
         tag.overwrite([0 if i == 3 else size for i, size in enumerate(tag.value)])
-    with pytest.raises(ArgumentError, match="parts of the pixels are missing"):
+    with pytest.raises(ArgumentError, match="7 of 8 parts of the pixels are there"):
         read_photo(tmp_path / "a.tif")
 
 
@@ -579,21 +579,22 @@ def test_animations_and_pages(tmp_path: Path) -> None:
 
 def test_size_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.png"
-    head = struct.pack(">IIBBBBB", 30000, 30000, 8, 2, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", 100000, 100000, 8, 2, 0, 0, 0)
     content = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"0"))
     path.write_bytes(content + chunk(b"IEND", b""))
-    with pytest.raises(ArgumentError, match=r"a\.png is 30000×30000, 900 megapixels; the limit"):
+    words = r"a\.png has 100000×100000 = 10000000000 pixels, .* memory .* max_pixels=10000000000"
+    with pytest.raises(ArgumentError, match=words):
         read_photo(path)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)  # Pillow's limit does not count, ours does
     for make in MAKERS:
         make(path)
         assert read_photo(path).x.shape == (1, 3, 64, 64)
     assert Image.MAX_IMAGE_PIXELS == 50
-    monkeypatch.setattr("pnpcm.io.photos.base.MAX_PIXELS", 64 * 64 - 1)
     for make in MAKERS:
         make(path)
-        with pytest.raises(ArgumentError, match="megapixels"):
-            read_photo(path)
+        assert read_photo(path, max_pixels=64 * 64).x.shape == (1, 3, 64, 64)
+        with pytest.raises(ArgumentError, match=r"4096 pixels, more than the 4095 that max_pixels"):
+            read_photo(path, max_pixels=64 * 64 - 1)
 
 
 def test_no_pixels(tmp_path: Path) -> None:

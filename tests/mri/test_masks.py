@@ -84,7 +84,7 @@ def test_masks_from_files(tmp_path: Path) -> None:
     with pytest.raises(ShapeError, match="the k-space needs"):
         load_mask(tmp_path / "m.npy", (48, 60))
     (tmp_path / "t.npy").write_text("no")
-    with pytest.raises(ArgumentError, match=r"not a \.npy file"):
+    with pytest.raises(ArgumentError, match=r"cannot be read as a \.npy file"):
         load_mask(tmp_path / "t.npy", SIZE)
 
 

@@ -648,18 +648,18 @@ def test_unknown_names_and_pickles_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="is a folder"):
         read_scan(tmp_path, format="npz")
     np.savez(tmp_path / "a.npz", kspace=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(ArgumentError, match=r"cannot be read as NumPy's \.npz .*allow_pickle"):
+    with pytest.raises(ArgumentError, match=r"cannot be read as NumPy's \.npz .*holds object"):
         read_scan(tmp_path / "a.npz")
     np.save(tmp_path / "b.npy", TRUTH.numpy())
     (tmp_path / "b.npy").rename(tmp_path / "b.npz")
-    with pytest.raises(ArgumentError, match="has no kspace, it holds a single array"):
+    with pytest.raises(ArgumentError, match="holds a single array without a name"):
         read_scan(tmp_path / "b.npz")
     assert set(READERS) == {"fastmri", "ismrmrd", "cfl", "npz", "mat"}
 
 
 @pytest.mark.parametrize(
     ("library", "format"),
-    [("h5py", "fastmri"), ("ismrmrd", "ismrmrd"), ("scipy", "mat")],
+    [("h5py", "fastmri"), ("ismrmrd", "ismrmrd")],
 )
 def test_a_missing_library_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, format: str

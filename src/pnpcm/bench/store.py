@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pnpcm.errors import ArgumentError
+from pnpcm.io.reading import reading
 
 COLUMNS = {
     "key": "TEXT PRIMARY KEY",
@@ -126,12 +126,8 @@ def _is_lost(failed: str | None) -> bool:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    try:
+    with reading(f"store {path}", "SQLite", move="move it away to start a new one"):
         yield
-    except (sqlite3.Error, json.JSONDecodeError) as error:
-        raise ArgumentError(
-            f"store {path} cannot be used: {error}; move it away to start a new one"
-        ) from error
 
 
 def _encoded(name: str, value: Any) -> Any:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pnpcm.cli import shared
+
 if TYPE_CHECKING:
     from pnpcm.metrics.compare import Comparison, Pairs
 
@@ -25,6 +27,7 @@ def compare(
             "--lpips/--no-lpips", help="Compute LPIPS, which takes most of the time and memory."
         ),
     ] = True,
+    max_pixels: shared.MaxPixels = None,
 ) -> None:
     """Score images against their references: PSNR, SSIM, LPIPS.
 
@@ -41,7 +44,7 @@ def compare(
     pairs = pair(ref, out)
     quiet = as_json or not status.is_terminal
     rows = [
-        compare_files(one, two, perceptual=perceptual)
+        compare_files(one, two, perceptual=perceptual, max_pixels=max_pixels)
         for one, two in track(pairs.files, "compare", console=status, disable=quiet)
     ]
     folders = ref.is_dir()

@@ -99,6 +99,7 @@ def mri(
     format: Annotated[
         str, typer.Option(help="Output formats, any of h5,nifti,dicom,npy,png,html.")
     ] = FORMATS,
+    max_pixels: shared.MaxPixels = None,
     json_: shared.Json = False,
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -145,6 +146,7 @@ def mri(
             slices=slices,
             formats=tuple(formats),
             reading=reading,
+            max_pixels=max_pixels,
             watch=display,
         )
         if dry_run:

@@ -75,6 +75,7 @@ def restore(
         bool,
         typer.Option("--compare", help="Also write a picture of the image before and after."),
     ] = False,
+    max_pixels: shared.MaxPixels = None,
     json_: shared.Json = False,
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -101,7 +102,7 @@ def restore(
     options = replace(options, tile=tile, halo=halo)
     with Display("restore", len(files), as_json=json_) as display:
         priors = Priors(options.prior or DEFAULT_PRIOR, options.device, display.loading)
-        job = PhotoJob(choice, options, priors, format, reference, compare, display)
+        job = PhotoJob(choice, options, priors, format, reference, compare, max_pixels, display)
         targets = photo_targets(found, [job.task(path) for path in files], out, format)
         if dry_run:
             for path in files:
@@ -129,6 +130,7 @@ def simulate(
         typer.Option(help="deblur: reflect (default), zero (as in the paper) or circular."),
     ] = None,
     seed: shared.Seed = 0,
+    max_pixels: shared.MaxPixels = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/measured"),
 ) -> None:
     """Degrade clean images: NAME.npz holds y, operator and noise level, NAME.png shows y."""
@@ -138,12 +140,13 @@ def simulate(
     from pnpcm.problems.measurement import preview, write_measurement
     from pnpcm.problems.measurement import simulate as degrade
     from pnpcm.recon.inputs import find_inputs
+    from pnpcm.recon.photo import NEED
 
     level = shared.added_noise(sigma_y)
     if boundary is not None:
         values["boundary"] = boundary
     if mask is not None:
-        values["mask"] = hole_mask(mask)[0]
+        values["mask"] = hole_mask(mask, max_pixels)[0]
     if task == "jpeg" and "quality" not in values:
         raise ArgumentError("--task jpeg needs --quality (1…100)")
     wanted = shared.simulated_task(task, values, missing)
@@ -154,7 +157,8 @@ def simulate(
         raise ArgumentError(f"out is {out}, the folder of an input, which NAME.png would replace")
     out.mkdir(parents=True, exist_ok=True)
     for i, path in enumerate(one.path for one in found):
-        measured = degrade(read_photo(path).x, wanted, level, seed=seed + i)
+        x = read_photo(path, max_pixels=max_pixels, need=NEED).x
+        measured = degrade(x, wanted, level, seed=seed + i)
         target = out / f"{path.stem}.npz"
         write_measurement(target, measured)
         picture = preview(measured)

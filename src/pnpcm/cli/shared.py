@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pnpcm.problems import Task
     from pnpcm.recon import Options
 
+NUMBER = 32
+"""Bytes of memory per number of an array: as read, and converted to complex numbers."""
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
 Missing = Annotated[
     float | None,
@@ -34,6 +36,13 @@ Scheduler = Annotated[
 LAST_SEED = 2**62
 Seed = Annotated[
     int, typer.Option(help="Seed of all random numbers.", min=-LAST_SEED, max=LAST_SEED)
+]
+MaxPixels = Annotated[
+    int | None,
+    typer.Option(
+        help="Largest number of pixels of an image, or of k-space samples of a slice, that is "
+        "read; default: what the memory of this machine allows."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per input.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
@@ -266,13 +275,10 @@ def _pair(name: str, text: str) -> tuple[float, float]:
 
 def read_array(name: str, path: Path) -> Any:
     """The array of a ``.npy`` file, or the first of an ``.npz``, given as option ``name``."""
-    import numpy as np
+    from pnpcm.io import arrays
+    from pnpcm.io.reading import Budget
 
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    except (OSError, ValueError, EOFError, IndexError) as error:
-        raise ArgumentError(f"--{name} {path} is not a readable .npy file ({error})") from error
+    return arrays.read_array(path, Budget(NUMBER), format=f"the .npy file of --{name}")
 
 
 def _kernel(path: Path) -> Tensor:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from zipfile import BadZipFile
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError, PnPCMError
+from pnpcm.errors import ArgumentError
 from pnpcm.training.data import generator_of
 from pnpcm.training.sources import Folder, Magnitude, Npz, Source
 
@@ -47,10 +46,7 @@ class Images:
 
     def image(self, i: int) -> Tensor:
         """Image ``i``, independent of earlier calls."""
-        try:
-            x = self.source.image(i, generator_of(self.seed, "image", i))[None]
-        except OSError as error:  # raised by Pillow for truncated files
-            raise ArgumentError(f"image {i} of {self.path} cannot be read: {error}") from error
+        x = self.source.image(i, generator_of(self.seed, "image", i))[None]
         x = x.float() / 127.5 - 1 if x.dtype == torch.uint8 else x.float()
         return x if self.size is None else fit(x, self.size)
 
@@ -74,9 +70,4 @@ def _open(path: Path, channels: int | None) -> Source:
         return Folder(path, channels=channels or 3)
     if path.suffix != ".npz":
         raise ArgumentError(f"data is {path}, expected a folder of images or an .npz file")
-    try:
-        return Magnitude(path, jitter=0.0) if channels == 2 else Npz(path)
-    except PnPCMError:
-        raise
-    except (OSError, EOFError, ValueError, BadZipFile) as error:
-        raise ArgumentError(f"data is {path}, not a readable .npz file ({error})") from error
+    return Magnitude(path, jitter=0.0) if channels == 2 else Npz(path)

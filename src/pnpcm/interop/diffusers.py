@@ -5,7 +5,6 @@ Its ``UNet2DModel`` is the same network under other names, with separate q, k an
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
 from pnpcm.interop.hub import download, is_hub_id
+from pnpcm.io.reading import read_json
 from pnpcm.networks import UNetConfig
 from pnpcm.networks.blocks import GROUPS
 from pnpcm.priors.consistency import ConsistencyModel
@@ -261,9 +261,5 @@ def _check_table(path: Path) -> None:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read ({error}); is the download complete?"
-        ) from error
+    move = "is the download complete?"
+    return read_json(path, "a configuration", move=move, error=CheckpointError)

@@ -20,6 +20,7 @@ from typing import Any
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, CheckpointError, MissingExtraError
 from pnpcm.io.files import write_atomically, write_json, write_text
+from pnpcm.io.reading import read_json
 from pnpcm.io.staging import staging
 from pnpcm.priors.checkpoint import read_header
 
@@ -148,10 +149,9 @@ def _is_own(folder: Path) -> bool:
 def _config(folder: Path) -> dict[str, Any]:
     """``config.json``; empty if it cannot be read (diffusers' reader then reports it)."""
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_json(folder / CONFIG, "a configuration")
+    except ArgumentError:
         return {}
-    return config if isinstance(config, dict) else {}
 
 
 def download(hub_id: str, patterns: Sequence[str]) -> Path:

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
+from PIL import Image, ImageDraw, ImageFont
 from safetensors import SafetensorError
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io.pictures import NEED, decoded
+from pnpcm.io.reading import Budget, reading
 from pnpcm.io.staging import staging
 
 Picture = Image.Image
@@ -62,11 +64,9 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_image(path: str | Path) -> Tensor:
     """An 8-bit RGB image file as ``(1, 3, H, W)`` in [-1, 1]."""
-    try:
-        with Image.open(path) as picture:
-            pixels = np.asarray(picture.convert("RGB"))
-    except UnidentifiedImageError as error:
-        raise ArgumentError(f"{path} is not an image that Pillow can read") from error
+    with reading(path, "an image"):
+        content = Path(path).read_bytes()
+    pixels = np.asarray(decoded(path, content, "RGB", Budget(NEED)))
     return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
 
 

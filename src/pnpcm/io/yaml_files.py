@@ -8,7 +8,11 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
+from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.io.reading import library, reading
+
+DEPTH = 50
+"""Largest number of lists or mappings inside each other."""
 
 
 def read_mapping(path: str | Path, what: str, examples: str) -> dict[str, Any]:
@@ -16,12 +20,8 @@ def read_mapping(path: str | Path, what: str, examples: str) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise ArgumentError(f"{what} is {path}, which is not a file; see {examples} for examples")
-    yaml = _yaml()
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())  # one line
-        raise ArgumentError(f"{what} {path} is not valid YAML: {reason}") from error
+    with reading(f"{what} {path}", "YAML", move=f"see {examples} for examples"):
+        values = _load(path.read_text(encoding="utf-8"))
     if not isinstance(values, dict):
         raise ArgumentError(f"{what} {path} must be a mapping of fields, see {examples}")
     return values
@@ -29,12 +29,29 @@ def read_mapping(path: str | Path, what: str, examples: str) -> dict[str, Any]:
 
 def parse(text: str) -> Any:
     """The value of a YAML expression."""
-    return _yaml().safe_load(text)
+    with reading(repr(text), "a value", move="write it as in a YAML file"):
+        return _load(text)
+
+
+def _load(text: str) -> Any:
+    """The value of a YAML text, without aliases, which can make a small text a huge value."""
+    yaml = library("yaml", "YAML files", "train")
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):  # lazily: deep texts take very long
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("it has an alias (*name); repeat the value in its place")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH:
+            raise ValueError(f"it has more than {DEPTH} lists inside each other")
+    return yaml.safe_load(text)
 
 
 def dump(values: dict[str, Any]) -> str:
     """Plain values as YAML, in their order."""
-    text: str = _yaml().safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
+    text: str = library("yaml", "YAML files", "train").safe_dump(
+        values, sort_keys=False, allow_unicode=True, width=100
+    )
     return text
 
 
@@ -76,11 +93,3 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint in (int, str, bool) and type(value) is not hint:
         raise ArgumentError(f"{where} is {value!r}, expected {hint.__name__}")
     return value
-
-
-def _yaml() -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtraError("YAML files need PyYAML; pip install pnpcm[train]") from error
-    return yaml

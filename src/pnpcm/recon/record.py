@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from pnpcm.errors import PnPCMError, in_words
+from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.io.files import write_json
+from pnpcm.io.reading import read_json
 from pnpcm.io.staging import claim, publish, remove_leftovers
 
 
@@ -51,10 +52,9 @@ def record_path(folder: Path, name: str) -> Path:
 def read_record(folder: Path, name: str) -> dict[str, Any] | None:
     """The record of an earlier run; None if there is no readable one."""
     try:
-        content = json.loads(record_path(folder, name).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_json(record_path(folder, name), "a record")
+    except ArgumentError:
         return None
-    return content if isinstance(content, dict) else None
 
 
 def finished(folder: Path, name: str, request: Request) -> dict[str, Any] | None:

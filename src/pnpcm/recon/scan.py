@@ -162,7 +162,7 @@ def plan_scan(
 
 @dataclass(frozen=True)
 class ScanJob:
-    """Reconstruction of the raw files of a run."""
+    """Reconstruction of the raw files of a run. ``max_pixels``: see :func:`read_scan`."""
 
     options: Options
     priors: Priors
@@ -171,6 +171,7 @@ class ScanJob:
     slices: str | None = None
     formats: tuple[str, ...] = ("h5", "nifti", "png", "html")
     reading: Mapping[str, Any] = field(default_factory=dict)
+    max_pixels: int | None = None
     watch: Watch = field(default=lambda what, done, total: None)
 
     def choices(self, path: Path) -> dict[str, Any]:
@@ -185,7 +186,7 @@ class ScanJob:
         """Reconstruct one raw file to the folder of ``target``; returns its record and a report."""
         name = target.stem
         self.watch(f"{name}, reading", 0, 0)
-        scan = read_scan(path, **self.reading)
+        scan = read_scan(path, **self.reading, max_pixels=self.max_pixels)
         self.watch(f"{name}, preparing", 0, 0)
         volume = _volume(
             *self._plan(scan),
@@ -203,7 +204,7 @@ class ScanJob:
 
     def plan(self, path: Path) -> dict[str, Any]:
         """The plan for one file, as plain values."""
-        scan = read_scan(path, **self.reading)
+        scan = read_scan(path, **self.reading, max_pixels=self.max_pixels)
         planned, _ = self._plan(scan)
         return planned.to_dict() | {"input": str(path), "notes": list(scan.notes)}
 

@@ -7,7 +7,6 @@ of ``magnitude``, which uses the generator that it is given.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,13 +15,22 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io import hdf5
+from pnpcm.io.arrays import opened_npz
+from pnpcm.io.lmdb import Database
+from pnpcm.io.pictures import NEED, decoded
+from pnpcm.io.reading import Budget
 from pnpcm.mri import smooth_phase
 from pnpcm.transforms import ifft2c
 
+COMPLEX = 200
+"""Bytes of memory per sample of the k-space of a slice, with its transform and coil images."""
+ITEM = 8
+"""Bytes of memory per number of an array of training images."""
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
 
@@ -76,17 +84,10 @@ class Lmdb:
     """Images in an LMDB database in the layout of LSUN: every value is an encoded image."""
 
     def __init__(self, path: Path, *, size: int | None = None, channels: int = 3) -> None:
-        try:
-            import lmdb
-        except ImportError as error:
-            raise MissingExtraError(
-                "LMDB files need the package lmdb; pip install pnpcm[train]"
-            ) from error
         if not (path / "data.mdb").is_file():
             raise ArgumentError(f"path is {path}, which has no data.mdb; expected LSUN's layout")
-        self._env = lmdb.open(str(path), readonly=True, lock=False, readahead=False)
-        with self._env.begin() as transaction:
-            self.keys = [bytes(key) for key in transaction.cursor().iternext(values=False)]
+        self._database = Database(path / "data.mdb")
+        self.keys = self._database.keys
         if not self.keys:
             raise ArgumentError(f"path is {path}, an LMDB database without entries")
         self.size, self.channels = size, channels
@@ -95,9 +96,8 @@ class Lmdb:
         return len(self.keys)
 
     def image(self, i: int, generator: torch.Generator) -> Tensor:
-        with self._env.begin() as transaction:
-            value = transaction.get(self.keys[i])
-        return decode(value or b"", self.keys[i].decode(errors="replace"), self.channels, self.size)
+        name = self.keys[i].decode(errors="replace")
+        return decode(self._database.value(i), name, self.channels, self.size)
 
 
 class Npz:
@@ -117,11 +117,13 @@ class Npz:
     ) -> None:
         if not path.is_file():
             raise ArgumentError(f"path is {path}, which is not a file; expected an .npz")
-        with np.load(path, allow_pickle=False) as arrays:
-            for name in (key, *(exclude or {}), *(only or {})):
-                if name not in arrays:
-                    raise ArgumentError(f"{path} has no array {name!r}; it has {list(arrays)}")
+        with opened_npz(path, "NumPy's .npz", Budget(ITEM)) as arrays:
             images = arrays[key]
+            if images.ndim not in (3, 4) or images.dtype.kind not in "uif":
+                raise ShapeError(
+                    f"{path}[{key!r}] is {images.dtype} of shape {images.shape}, expected numbers "
+                    "(N, H, W) or (N, H, W, C)"
+                )
             keep = np.ones(len(images), dtype=bool)
             for name, values in (exclude or {}).items():
                 keep &= ~np.isin(arrays[name], list(values))
@@ -129,7 +131,7 @@ class Npz:
                 keep &= np.isin(arrays[name], list(values))
         if images.ndim == 3:
             images = images[..., None]
-        if images.ndim != 4 or not keep.any():
+        if images.size == 0 or not keep.any():
             raise ShapeError(
                 f"{path}[{key!r}] has shape {images.shape} and {keep.sum()} images are kept; "
                 "expected at least one of (N, H, W) or (N, H, W, C)"
@@ -232,11 +234,7 @@ def spot(size: tuple[int, int], generator: torch.Generator) -> Tensor:
 
 def decode(data: bytes, name: str, channels: int = 3, size: int | None = None) -> Tensor:
     """An encoded image as uint8 ``(C, H, W)``."""
-    try:
-        with Image.open(io.BytesIO(data)) as file:
-            picture = file.convert("RGB" if channels == 3 else "L")
-    except UnidentifiedImageError as error:
-        raise ArgumentError(f"{name} is not an image that Pillow can read") from error
+    picture = decoded(name, data, "RGB" if channels == 3 else "L", Budget(NEED))
     if size is not None:
         picture = shrink(picture, size)
     pixels = torch.from_numpy(np.asarray(picture).copy())
@@ -267,13 +265,14 @@ class FastMRI:
 
     def __init__(self, path: Path, *, size: int = 320, skip: int = 5, acs: int = 24) -> None:
         self.size, self.skip, self.acs = size, skip, acs
-        self._h5py = _h5py()
         self.slices: list[tuple[Path, int]] = []
         for file in sorted(path.rglob("*.h5")):
-            with self._h5py.File(file, "r") as volume:
+            with hdf5.opened(file, "fastMRI") as volume:
                 if "kspace" not in volume:
                     raise ArgumentError(f"{file} has no array 'kspace'; it has {list(volume)}")
-                n = len(volume["kspace"])
+                data = hdf5.dataset(file, volume, "kspace")
+                Budget(COMPLEX).check(file, data.shape[1:], "samples in a slice")
+                n = len(data)
             self.slices += [(file, i) for i in range(skip, n - skip)]
         if not self.slices:
             raise ArgumentError(
@@ -285,7 +284,7 @@ class FastMRI:
 
     def image(self, i: int, generator: torch.Generator) -> Tensor:
         file, number = self.slices[i]
-        with self._h5py.File(file, "r") as volume:
+        with hdf5.opened(file, "fastMRI") as volume:
             kspace = torch.from_numpy(np.asarray(volume["kspace"][number], dtype=np.complex64))
         return combine(kspace[None] if kspace.ndim == 2 else kspace, self.size, self.acs)
 
@@ -319,11 +318,3 @@ def _centre_only(kspace: Tensor, acs: int) -> Tensor:
         window[start : start + width] = torch.hann_window(width + 2, periodic=False)[1:-1]
         windows.append(window)
     return kspace * windows[0][:, None] * windows[1][None, :]
-
-
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingExtraError("fastMRI volumes need h5py; pip install pnpcm[mri]") from error
-    return h5py

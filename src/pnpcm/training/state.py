@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from pnpcm.errors import ArgumentError, CheckpointError
 from pnpcm.io.files import save_tensors
+from pnpcm.io.reading import reading
 from pnpcm.networks import UNet, UNetConfig
 from pnpcm.networks.control import ControlNet
 from pnpcm.networks.grow import check_growth, grow
@@ -228,7 +229,8 @@ class TrainState:
 
     def load(self, path: Path) -> None:
         """Load the state in ``path``, which must be of the same recipe."""
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with reading(path, "the state of a run", error=CheckpointError):
+            content = torch.load(path, map_location="cpu", weights_only=True)
         # through Recipe: a field that did not exist then has its default
         old = Recipe.from_dict(json.loads(content["recipe"])).to_dict()
         old, new = (json.loads(json.dumps(r)) for r in (old, self.recipe.to_dict()))

@@ -5,8 +5,8 @@ Pillow silently reduces 16-bit colour to 8 bits, so the pixels of 16-bit PNG fil
 read by Pillow. Pixels are never rotated: the orientation stays in EXIF.
 """
 
-from pnpcm.io.photos.base import MAX_PIXELS, SUFFIXES, UNREADABLE, unreadable
+from pnpcm.io.photos.base import SUFFIXES, UNREADABLE, unreadable
 from pnpcm.io.photos.photo import Photo, read_photo, upright, write_photo
 
-__all__ = ["Photo", "read_photo", "write_photo", "SUFFIXES", "UNREADABLE", "MAX_PIXELS"]
+__all__ = ["Photo", "read_photo", "write_photo", "SUFFIXES", "UNREADABLE"]
 __all__ += ["unreadable", "upright"]

@@ -1,29 +1,25 @@
-"""Common parts of all formats: detection, size limit, raw pixels, EXIF tags, reading by Pillow."""
+"""Common parts of all formats: detection, raw pixels, EXIF tags, reading by Pillow."""
 
 from __future__ import annotations
 
 import io
 import shlex
 import struct
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageCms, ImageFile
+from PIL import Image, ImageCms
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io.pictures import kind_of, opened_picture
+from pnpcm.io.reading import Budget
 
 Array = NDArray[Any]
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".mpo", ".tif", ".tiff", ".webp")
 """Suffixes of image files in a folder, in lower case."""
-MAX_PIXELS = 400_000_000
-"""Larger files are refused, as a protection against decompression bombs."""
 
 _RAW = "3fr arw cr2 cr3 crw dcr dng erf iiq kdc mrw nef nrw orf pef raf raw rw2 sr2 srf srw x3f"
 UNREADABLE = {".gif": "GIF", ".bmp": "BMP", ".heic": "HEIC", ".heif": "HEIC", ".avif": "AVIF"}
@@ -38,11 +34,6 @@ _CONVERTERS = {  # tool, words of its command, suffix of the result
 }
 _BRANDS = {b"avif": "AVIF", b"avis": "AVIF", b"crx ": "camera raw"}
 _BRANDS |= dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1"), "HEIC")
-
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# exceptions of Pillow, tifffile, zlib and this package for damaged files
-DAMAGE: tuple[type[Exception], ...] = (OSError, SyntaxError, ValueError, EOFError, LookupError)
-DAMAGE += (TypeError, ArithmeticError, RuntimeError, struct.error, zlib.error)
 
 
 class Raw(NamedTuple):
@@ -77,14 +68,9 @@ def kind_of_file(path: Path) -> str:
         raise ArgumentError(f"{path} is empty, expected an image")
     # most camera raw files begin like TIFF files, of which the first page is a small preview
     raw = UNREADABLE.get(path.suffix.lower()) == "camera raw"
-    if head.startswith(SIGNATURE):
-        return "PNG"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "JPEG"
-    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+") and not raw:
-        return "TIFF"
-    if head[:4] == b"RIFF" and head[8:] == b"WEBP":
-        return "WEBP"
+    found = kind_of(head)
+    if found not in (None, "BMP") and not (found == "TIFF" and raw):
+        return found
     kind = UNREADABLE.get(path.suffix.lower())
     if head[4:8] == b"ftyp":
         kind = _BRANDS.get(head[8:], kind)
@@ -95,18 +81,6 @@ def kind_of_file(path: Path) -> str:
     raise ArgumentError(
         f"{path} is not a PNG, JPEG, TIFF or WebP file, judged by its content; convert it to one"
     )
-
-
-def check_size(path: Path, width: int, height: int, frames: int) -> None:
-    if width < 1 or height < 1:
-        raise ArgumentError(f"{path} is {width}×{height}, an image without pixels")
-    if width * height > MAX_PIXELS:
-        raise ArgumentError(
-            f"{path} is {width}×{height}, {width * height / 1e6:.0f} megapixels; "
-            f"the limit is {MAX_PIXELS / 1e6:.0f}, cut it into parts"
-        )
-    if frames > 1:
-        raise ArgumentError(f"{path} has {frames} frames or pages; save one of them as a file")
 
 
 # EXIF tags: copied to another file, adapted to another image size --------------------------------
@@ -127,7 +101,7 @@ def exif_of_tiff(path: Path) -> bytes | None:
                 if tag in _LAYOUT:
                     del exif[tag]
             return exif.tobytes().removeprefix(EXIF) if len(exif) else None
-    except DAMAGE:
+    except Exception:  # damaged tags are left out
         return None
 
 
@@ -140,7 +114,7 @@ def tags(payload: bytes | None) -> Image.Exif:
             for tag in _LAYOUT & set(exif):
                 del exif[tag]
             exif.tobytes()
-        except DAMAGE:
+        except Exception:  # damaged tags are left out
             return Image.Exif()
     return exif
 
@@ -175,15 +149,8 @@ def _entries(exif: bytearray, start: int, order: str) -> list[tuple[int, int, in
 
 
 # 8-bit files, by Pillow; all pixel modes are converted to grey or RGB ----------------------------
-_LOCK = Lock()
-
-
-def read_pillow(
-    path: Path, opener: Callable[[Path], ImageFile.ImageFile], *, frames: int | None = None
-) -> Raw:
-    with _no_pillow_limit(), opener(path) as picture:
-        check_size(path, *picture.size, frames or int(getattr(picture, "n_frames", 1)))
-        picture.load()
+def read_pillow(path: Path, kind: str, budget: Budget, *, frames: int | None = None) -> Raw:
+    with opened_picture(path, path.read_bytes(), kind, budget, frames=frames) as picture:
         info = picture.info  # complete only after loading: PNG has chunks behind the pixels
         icc, exif = info.get("icc_profile"), info.get("exif")
         mode = picture.mode
@@ -198,17 +165,6 @@ def read_pillow(
             raise ArgumentError(f"{path} has pixels of mode {mode}; convert it to RGB or grey")
         pixels = np.atleast_3d(np.array(flat))
     return Raw(pixels, icc, exif.removeprefix(EXIF) if exif else None)
-
-
-@contextmanager
-def _no_pillow_limit() -> Iterator[None]:
-    """Disable Pillow's global limit of 179 megapixels; ours is checked before reading pixels."""
-    with _LOCK:
-        limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-        try:
-            yield
-        finally:
-            Image.MAX_IMAGE_PIXELS = limit
 
 
 def _rgb_of_cmyk(picture: Image.Image, icc: bytes | None) -> Image.Image:

@@ -9,35 +9,26 @@ from pathlib import Path
 import numpy as np
 import torch
 from PIL import Image, ImageOps
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.WebPImagePlugin import WebPImageFile
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.io.files import write_atomically
-from pnpcm.io.photos.base import (
-    DAMAGE,
-    Array,
-    Raw,
-    kind_of_file,
-    read_pillow,
-    resize_exif,
-    save,
-    tags,
-)
+from pnpcm.io.photos.base import Array, Raw, kind_of_file, read_pillow, resize_exif, save, tags
 from pnpcm.io.photos.png16 import png_bytes, read_png
 from pnpcm.io.photos.tiff import read_tiff, tiff_bytes
+from pnpcm.io.pictures import NEED
+from pnpcm.io.reading import Budget, reading
 
 _FORMATS = {"png": "PNG", "jpeg": "JPEG", "tiff": "TIFF", "webp": "WEBP"}
 _BY_SUFFIX = {".jpg": "JPEG", ".mpo": "JPEG", ".tif": "TIFF"}
 _BY_SUFFIX |= {f".{name}": kind for name, kind in _FORMATS.items()}
 _ORIENTATION = 0x112
 _LONGEST = {"JPEG": 65500, "WEBP": 16383}
-_READERS: dict[str, Callable[[Path], Raw]] = {
+_READERS: dict[str, Callable[[Path, Budget], Raw]] = {
     "PNG": read_png,
-    "JPEG": lambda path: read_pillow(path, JpegImageFile),
+    "JPEG": lambda path, budget: read_pillow(path, "JPEG", budget),
     "TIFF": read_tiff,
-    "WEBP": lambda path: read_pillow(path, WebPImageFile),
+    "WEBP": lambda path, budget: read_pillow(path, "WEBP", budget),
 }
 
 
@@ -54,22 +45,17 @@ class Photo:
     path: Path
 
 
-def read_photo(path: str | Path) -> Photo:
+def read_photo(path: str | Path, *, max_pixels: int | None = None, need: int = NEED) -> Photo:
     """Read a PNG, JPEG, TIFF or WebP file in its own bit depth.
 
     Palettes become RGB, 1-bit becomes grey, CMYK becomes sRGB through its profile. Animations,
-    several pages, damaged files and more than 400 megapixels are refused.
+    several pages, damaged and incomplete files are refused, and images of more than ``max_pixels``;
+    default: as many as the memory allows if each needs ``need`` bytes.
     """
     path = Path(path)
     kind = kind_of_file(path)
-    try:
-        pixels, icc, exif = _READERS[kind](path)
-    except ArgumentError:
-        raise
-    except DAMAGE as error:
-        raise ArgumentError(
-            f"{path} is a damaged or incomplete {kind} file ({error}); use another copy"
-        ) from error
+    with reading(path, kind, move="it is damaged or incomplete, use another copy"):
+        pixels, icc, exif = _READERS[kind](path, Budget(need, max_pixels))
     bits = 8 if pixels.dtype == np.uint8 else 16
     colours = 1 if pixels.shape[2] < 3 else 3
     alpha = pixels[..., -1].copy() if pixels.shape[2] > colours else None

@@ -10,57 +10,40 @@ from pathlib import Path
 import numpy as np
 from PIL.PngImagePlugin import PngImageFile
 
-from pnpcm.io.photos.base import SIGNATURE, Array, Raw, check_size, read_pillow
+from pnpcm.io.photos.base import Array, Raw, read_pillow
+from pnpcm.io.pictures import CHANNELS, SIGNATURE, check_size, png_chunks, png_passes
+from pnpcm.io.reading import Budget
 
-_CHANNELS = {0: 1, 2: 3, 4: 2, 6: 4}  # by colour type
-_ADAM7: tuple[tuple[int, int, int, int], ...]  # first row, first column, steps of both
-_ADAM7 = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2))
-_ADAM7 += ((1, 0, 2, 1),)
+_COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # colour type by channels
 
 
-def read_png(path: Path) -> Raw:
+def read_png(path: Path, budget: Budget) -> Raw:
     with path.open("rb") as file:
         head = file.read(26)
     if len(head) < 26 or head[24] != 16:
-        return read_pillow(path, PngImageFile)
+        return read_pillow(path, "PNG", budget)
     with PngImageFile(path) as picture:  # metadata only, pixels are not loaded
-        check_size(path, *picture.size, getattr(picture, "n_frames", 1))
+        check_size(path, picture.size, getattr(picture, "n_frames", 1), budget)
         (width, height), icc = picture.size, picture.info.get("icc_profile")
-    chunks = _chunks(path.read_bytes())
-    channels, interlaced = _CHANNELS[head[25]], chunks[b"IHDR"][12]
-    passes = _ADAM7 if interlaced else ((0, 0, 1, 1),)
+    chunks = png_chunks(path.read_bytes())
+    channels = CHANNELS[head[25]]
+    passes = png_passes(width, height, chunks[b"IHDR"][12])
     sizes = [(-(-(height - r) // dr), -(-(width - c) // dc)) for r, c, dr, dc in passes]
-    total = sum(h * (1 + 2 * channels * w) for h, w in sizes if w > 0 and h > 0)
+    total = sum(h * (1 + 2 * channels * w) for h, w in sizes)
     data = zlib.decompressobj().decompress(chunks[b"IDAT"], total)
     if len(data) < total:
-        raise ValueError(f"has {len(data)} of {total} bytes of pixels")
+        raise ValueError(f"it has {len(data)} of {total} bytes of pixels")
     pixels, start = np.empty((height, width, channels), np.uint16), 0
     for (r, c, dr, dc), (h, w) in zip(passes, sizes, strict=True):
-        if w > 0 and h > 0:
-            size = h * (1 + 2 * channels * w)
-            rows = _unfiltered(np.frombuffer(data, np.uint8, size, start), h, 2 * channels)
-            pixels[r::dr, c::dc] = rows.view(">u2").reshape(h, w, channels)
-            start += size
+        size = h * (1 + 2 * channels * w)
+        rows = _unfiltered(np.frombuffer(data, np.uint8, size, start), h, 2 * channels)
+        pixels[r::dr, c::dc] = rows.view(">u2").reshape(h, w, channels)
+        start += size
     if b"tRNS" in chunks and channels in (1, 3):  # one colour means "transparent"
         key = np.frombuffer(chunks[b"tRNS"], ">u2", channels)
         clear = (pixels == key).all(-1, keepdims=True)
         pixels = np.dstack([pixels, np.where(clear, 0, 65535).astype(np.uint16)])
     return Raw(pixels, icc, chunks.get(b"eXIf"))
-
-
-def _chunks(content: bytes) -> dict[bytes, bytes]:
-    """Chunks by name, with the chunks of pixels joined."""
-    found: dict[bytes, bytes] = {}
-    data, at = [], len(SIGNATURE)
-    while at + 8 <= len(content):
-        size, name = struct.unpack_from(">I4s", content, at)
-        body = content[at + 8 : at + 8 + size]
-        if name == b"IDAT":
-            data.append(body)
-        else:
-            found.setdefault(name, body)
-        at += 12 + size
-    return found | {b"IDAT": b"".join(data)}
 
 
 def _unfiltered(rows: Array, height: int, bpp: int) -> Array:
@@ -122,7 +105,7 @@ def png_bytes(raw: Raw) -> bytes:
         guess = _paeth(band[1:, :-bpp], band[:-1, bpp:], band[:-1, :-bpp])
         rows = (band[1:, bpp:] - guess).astype(np.uint8)
         body.append(packer.compress(np.insert(rows, 0, 4, axis=1).tobytes()))
-    colour = {count: kind for kind, count in _CHANNELS.items()}[channels]
+    colour = _COLOURS[channels]
     chunks = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0))]
     if raw.icc:
         chunks.append((b"iCCP", b"ICC profile\0\0" + zlib.compress(raw.icc)))

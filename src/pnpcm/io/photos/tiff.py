@@ -8,31 +8,31 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from PIL.TiffImagePlugin import TiffImageFile
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.photos.base import EXIF, Array, Raw, check_size, exif_of_tiff, read_pillow, tags
+from pnpcm.io.photos.base import EXIF, Array, Raw, exif_of_tiff, read_pillow, tags
+from pnpcm.io.pictures import check_parts, check_size
+from pnpcm.io.reading import Budget
 
 
-def read_tiff(path: Path) -> Raw:
+def read_tiff(path: Path, budget: Budget) -> Raw:
     import tifffile
 
     with tifffile.TiffFile(path) as file:
         pages = [file.pages[i].aspage() for i in range(len(file.pages))]
         page = pages[0]
         full = [p for p in pages if not p.subfiletype & 1]  # the others are previews
-        check_size(path, page.imagewidth, page.imagelength, len(full))
+        check_size(path, (page.imagewidth, page.imagelength), len(full), budget)
         if page.bitspersample <= 8:
-            raw = read_pillow(path, TiffImageFile, frames=1)
+            raw = read_pillow(path, "TIFF", budget, frames=1)
             return raw._replace(exif=exif_of_tiff(path))
         if page.photometric not in (0, 1, 2) or page.dtype is None or page.dtype.kind not in "uf":
             raise ArgumentError(
                 f"{path} has {page.bitspersample}-bit pixels of type {_name(page.photometric)}; "
                 "convert it to RGB or grey of 8 or 16 bits"
             )
-        ends = [at + n for at, n in zip(page.dataoffsets, page.databytecounts, strict=True) if n]
-        if len(ends) < math.prod(page.chunked) or max(ends) > path.stat().st_size:
-            raise ValueError("parts of the pixels are missing")  # tifffile would fill in zeros
+        places = list(zip(page.dataoffsets, page.databytecounts, strict=True))
+        check_parts(places, math.prod(page.chunked), path.stat().st_size)
         try:
             pixels = page.asarray()
         except ValueError as error:

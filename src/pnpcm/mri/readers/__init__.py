@@ -6,15 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io import hdf5
+from pnpcm.io.reading import Budget, library, reading
 from pnpcm.mri.readers.arrays import read_mat, read_npz
 from pnpcm.mri.readers.cfl import read_cfl, write_cfl
 from pnpcm.mri.readers.fastmri import read_fastmri
 from pnpcm.mri.readers.ismrmrd_file import read_ismrmrd
-from pnpcm.mri.readers.opening import Choice, existing, library, reading
+from pnpcm.mri.readers.opening import HELD, NEED, Choice, existing
 from pnpcm.mri.scan import Scan
 from pnpcm.names import Table
 
-READERS: Table[Callable[[Path, Choice], Scan]] = Table(
+READERS: Table[Callable[[Path, Choice, Budget], Scan]] = Table(
     "raw data format",
     {
         "fastmri": read_fastmri,
@@ -24,6 +26,8 @@ READERS: Table[Callable[[Path, Choice], Scan]] = Table(
         "mat": read_mat,
     },
 )
+WORDS = {"fastmri": "fastMRI", "ismrmrd": "ISMRMRD", "cfl": "BART", "npz": "NumPy's .npz"}
+WORDS |= {"mat": "MATLAB"}
 SUFFIXES = {".cfl": "cfl", ".hdr": "cfl", ".npz": "npz", ".mat": "mat"}
 HDF5_SUFFIXES = (".h5", ".hdf5", ".mrd")
 
@@ -36,17 +40,24 @@ def read_scan(
     set: int | None = None,
     phase: int | None = None,
     format: str | None = None,
+    max_pixels: int | None = None,
 ) -> Scan:
     """Open a raw data file: fastMRI, ISMRMRD, BART, or arrays in ``.npz`` or ``.mat``.
 
     ``contrast``, ``repetition``, ``set``, ``phase``: index to read, if the file has several.
     ``format``: a row of ``READERS``; None: from the suffix and, for HDF5, from the content.
+    ``max_pixels``: largest number of k-space samples (coils × H × W) that are read at once; None:
+    what the memory of the machine allows.
     """
     path = Path(path)
     choice = {"contrast": contrast, "repetition": repetition, "set": set, "phase": phase}
     name = format or _format_of(path)
     reader = READERS[name]
-    return reader(path if name == "cfl" else existing(path), choice)
+    with reading(path, WORDS[name]):
+        source = path if name == "cfl" else existing(path)
+        scan = reader(source, choice, Budget(HELD, max_pixels))
+    Budget(NEED, max_pixels).check(path, (scan.n_coils, *scan.size), "samples in a slice")
+    return scan
 
 
 def _format_of(path: Path) -> str:
@@ -72,10 +83,10 @@ def _hdf5_format(path: Path) -> str:
             f"{path} is not an HDF5 file; expected fastMRI or ISMRMRD in HDF5: copy it again, or "
             f"convert a stream with ismrmrd_stream_to_hdf5"
         )
-    with reading(path, "HDF5"), h5py.File(path, "r") as file:
+    with hdf5.opened(path, "HDF5") as file:
         if "kspace" in file:
             return "fastmri"
-        for group in file.values():
+        for group in (file[name] for name in hdf5.names(file)):
             if isinstance(group, h5py.Group) and {"xml", "data"} <= {*group.keys()}:
                 return "ismrmrd"
         found = ", ".join(file) or "nothing"

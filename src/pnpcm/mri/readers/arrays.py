@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pnpcm.errors import ShapeError
+from pnpcm.io import hdf5
+from pnpcm.io.arrays import as_dict, opened_npz
+from pnpcm.io.reading import Budget
+from pnpcm.mri.readers.matlab import read_matlab
 from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Array,
@@ -21,10 +26,8 @@ from pnpcm.mri.readers.opening import (
     check_index,
     check_layout,
     checked,
-    library,
     missing,
     only_first,
-    reading,
 )
 from pnpcm.mri.scan import Scan
 
@@ -33,33 +36,29 @@ MAPS = ("coil_maps", "coils", "maps")
 NAMES = ("kspace", "mask", *MAPS)
 
 
-def read_npz(path: Path, choice: Choice) -> Scan:
+def read_npz(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a NumPy archive; pickled objects are never loaded."""
     only_first(path, choice)
-    with reading(path, "NumPy's .npz"), path.open("rb") as stream:
-        file = np.load(stream, allow_pickle=False)
-        if isinstance(file, np.ndarray):
-            raise missing(path, "kspace", ["a single array without a name"])
-        arrays = {name: file[name] for name in file.files if name in NAMES}
-    return _scan(path, "npz", arrays, file.files)
+    with opened_npz(path, "NumPy's .npz", budget) as file:
+        return _scan(path, "npz", as_dict(file, NAMES), file.names)
 
 
-def read_mat(path: Path, choice: Choice) -> Scan:
+def read_mat(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a MATLAB file of version 7.3 (HDF5) or older."""
     only_first(path, choice)
-    with path.open("rb") as file:
-        is_hdf5 = file.read(128).startswith((b"MATLAB 7.3", b"\x89HDF"))
-    if is_hdf5:
-        h5py = library("h5py", ".mat files of version 7.3")
-        with reading(path, "MATLAB 7.3"), h5py.File(path, "r") as content:
-            arrays = {name: _untransposed(content[name][()]) for name in NAMES if name in content}
-            names = list(content)
-        return _scan(path, "mat", arrays, names)
-    io = library("scipy.io", ".mat files")
-    with reading(path, "MATLAB"):
-        names = [name for name, *_ in io.whosmat(path)]
-        arrays = io.loadmat(path, variable_names=NAMES)
-    return _scan(path, "mat", {n: a for n, a in arrays.items() if n in NAMES}, names)
+    with path.open("rb") as stream:
+        is_hdf5 = stream.read(128).startswith((b"MATLAB 7.3", b"\x89HDF"))
+    if not is_hdf5:
+        return _scan(path, "mat", *read_matlab(path, NAMES, budget))
+    with hdf5.opened(path, "MATLAB 7.3") as file:
+        arrays = {name: _of_hdf5(path, file, name, budget) for name in NAMES if name in file}
+        return _scan(path, "mat", arrays, list(file))
+
+
+def _of_hdf5(path: Path, file: Any, name: str, budget: Budget) -> Array:
+    data = hdf5.dataset(path, file, name)
+    budget.check(path, data.shape or (1,), "numbers")
+    return _untransposed(data[()])
 
 
 def _scan(path: Path, format: str, arrays: dict[str, Array], names: list[str]) -> Scan:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import write_atomically, write_text
+from pnpcm.io.reading import Budget
 from pnpcm.mri.readers.lines import check_unbroken
 from pnpcm.mri.readers.opening import (
     Array,
@@ -24,7 +25,6 @@ from pnpcm.mri.readers.opening import (
     existing,
     ifft1c,
     only_first,
-    reading,
 )
 from pnpcm.mri.scan import Scan
 
@@ -33,7 +33,7 @@ COILS, SLICES = 3, 13
 CHOSEN = {5: "contrast", 10: "repetition", 11: "phase"}  # BART's TE, TIME and TIME2
 
 
-def read_cfl(path: Path, choice: Choice) -> Scan:
+def read_cfl(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a pair of files, given either of them or their name without suffix.
 
     Dimension 2 is the partition axis and is transformed to slices. If there is only one readout
@@ -78,6 +78,7 @@ def read_cfl(path: Path, choice: Choice) -> Scan:
         return ifft1c(_tensor(kspace[..., 0].transpose(0, 1, 3, 2)), -1)
 
     n_slices = slices * partitions
+    budget.check(path, (n_coils, height, width, partitions), "samples in a slice or slab")
     return Scan(
         name=path.stem if path.suffix in (".cfl", ".hdr") else path.name,
         format=FORMAT,
@@ -115,8 +116,7 @@ def _write_bytes(path: Path, content: bytes) -> None:
 def _mapped(path: Path) -> Array:
     """The data as an array of 16 dimensions, mapped from the file."""
     header, data = existing(_base(path, ".hdr")), existing(_base(path, ".cfl"))
-    with reading(header, "a BART header"):
-        text = header.read_text(encoding="utf-8").splitlines()
+    text = header.read_text(encoding="utf-8").splitlines()
     titles = [k for k, line in enumerate(text[:-1]) if line.split() == ["#", "Dimensions"]]
     words = text[titles[0] + 1].split() if titles else []
     sizes = [int(word) for word in words if word.isdigit()]
@@ -131,10 +131,9 @@ def _mapped(path: Path) -> Array:
             f"{data} has {data.stat().st_size} bytes, but the sizes {' '.join(words)} in "
             f"{header.name} need {expected}; copy both files again"
         )
-    with reading(data, FORMAT):
-        mapped: Array = np.memmap(
-            data, np.dtype("<c8"), "r", shape=(*sizes, *(1,) * (16 - len(sizes))), order="F"
-        )
+    mapped: Array = np.memmap(
+        data, np.dtype("<c8"), "r", shape=(*sizes, *(1,) * (16 - len(sizes))), order="F"
+    )
     return mapped
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io import hdf5
+from pnpcm.io.reading import Budget
 from pnpcm.mri.readers.header import Header, limit_notes, parse_header, unoriented
 from pnpcm.mri.readers.opening import (
     OUTSIDE,
@@ -21,10 +24,8 @@ from pnpcm.mri.readers.opening import (
     check_index,
     check_layout,
     checked,
-    library,
     missing,
     only_first,
-    reading,
     remove_oversampling,
 )
 from pnpcm.mri.scan import Scan
@@ -33,24 +34,28 @@ FORMAT = "fastMRI"
 LAYOUTS = {3: "(slices, readout, phase)", 4: "(slices, coils, readout, phase)"}
 
 
-def read_fastmri(path: Path, choice: Choice) -> Scan:
+def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a fastMRI file; slices are read one by one.
 
     Readout oversampling is removed; the phase axis keeps its full width. ``crop`` is the image
     size in the header, or that of the reference image if there is no header.
     """
     only_first(path, choice)
-    h5py = library("h5py", "fastMRI files")
-    with reading(path, FORMAT), h5py.File(path, "r") as file:
+    with hdf5.opened(path, FORMAT) as file:
         if "kspace" not in file:
             raise missing(path, "kspace", file.keys())
-        shape, dtype = file["kspace"].shape, file["kspace"].dtype
+        kspace = hdf5.dataset(path, file, "kspace")
+        shape, dtype = kspace.shape, kspace.dtype
         check_layout(path, shape, dtype, LAYOUTS)
+        _check_budget(path, kspace, budget)
         header, notes = _header(file, path)
-        target = _target_name(file, single=len(shape) == 3)
-        image = tuple(file[target].shape[-2:]) if target else None
-        mask = file["mask"][()] if "mask" in file else None
-        row = file["kspace"][0, ..., shape[-2] // 2, :]
+        target = _target_name(path, file, single=len(shape) == 3)
+        image = None
+        if target:
+            image = tuple(file[target].shape[-2:])
+            _check_budget(path, file[target], budget)
+        mask = _mask(path, file, shape)
+        row = kspace[0, ..., shape[-2] // 2, :]
         attributes = {name: _plain(value) for name, value in file.attrs.items()}
     readout, width = int(shape[-2]), int(shape[-1])
     keep = header.kept(0, readout)
@@ -65,13 +70,13 @@ def read_fastmri(path: Path, choice: Choice) -> Scan:
     notes += limit_notes(header.lines, width) + voxel_sentences
 
     def load(i: int) -> Tensor:
-        with reading(path, FORMAT), h5py.File(path, "r") as file:
+        with hdf5.opened(path, FORMAT) as file:
             raw = torch.from_numpy(np.asarray(file["kspace"][i], dtype=np.complex64))
         return remove_oversampling(raw if raw.ndim == 3 else raw[None], keep)
 
     def load_target(i: int) -> Tensor:
         check_index(path, i, int(shape[0]))
-        with reading(path, FORMAT), h5py.File(path, "r") as file:
+        with hdf5.opened(path, FORMAT) as file:
             return torch.from_numpy(np.asarray(file[target][i], dtype=np.float32))
 
     return Scan(
@@ -95,18 +100,37 @@ def _header(file: Any, path: Path) -> tuple[Header, list[str]]:
     without = "readout oversampling, voxel sizes and padding are unknown"
     if "ismrmrd_header" not in file:
         return Header(), [f"the file has no ismrmrd_header: {without}"]
+    text = hdf5.dataset(path, file, "ismrmrd_header")
+    if text.size != 1:
+        raise ArgumentError(f"ismrmrd_header of {path} has shape {text.shape}, expected one text")
     try:
-        return parse_header(file["ismrmrd_header"][()], path), []
+        return parse_header(text[()], path), []
     except ArgumentError:
         return Header(), [f"the ismrmrd_header is not valid XML: {without}"]
 
 
-def _target_name(file: Any, *, single: bool) -> str | None:
+def _check_budget(path: Path, data: Any, budget: Budget) -> None:
+    """Check what is in memory when one slice is read: the slice, or the chunk that it lies in."""
+    budget.check(path, max(data.shape[1:], data.chunks or (), key=math.prod), "samples in a slice")
+
+
+def _mask(path: Path, file: Any, shape: tuple[int, ...]) -> Any:
+    if "mask" not in file:
+        return None
+    mask = hdf5.dataset(path, file, "mask")
+    if mask.size > math.prod(shape):
+        raise ShapeError(f"mask of {path} has shape {mask.shape}, but kspace {shape}; correct it")
+    return mask[()]
+
+
+def _target_name(path: Path, file: Any, *, single: bool) -> str | None:
     """Name of the reference image; for single-coil k-space preferably of the emulated coil."""
     names = ["reconstruction_rss", "reconstruction_esc"]
     for name in reversed(names) if single else names:
-        if name in file and file[name].ndim == 3 and len(file[name]) == len(file["kspace"]):
-            return name
+        if name in file:
+            found = hdf5.dataset(path, file, name)
+            if found.ndim == 3 and len(found) == len(file["kspace"]):
+                return name
     return None
 
 

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io import hdf5
+from pnpcm.io.reading import Budget, library
 from pnpcm.mri.readers.header import Header, parse_header, unoriented, voxel_notes
 from pnpcm.mri.readers.lines import NOISE, Lines, imaging_lines, on_readout, place
 from pnpcm.mri.readers.opening import (
@@ -27,9 +29,7 @@ from pnpcm.mri.readers.opening import (
     checked,
     choose,
     ifft1c,
-    library,
     missing,
-    reading,
     remove_oversampling,
 )
 from pnpcm.mri.scan import Geometry, Scan, Vector
@@ -112,13 +112,13 @@ class Raw:
     def samples(self, rows: Array) -> Iterator[tuple[Any, Array]]:
         """Header and complex samples (coils, samples) of some acquisitions."""
         ismrmrd = library("ismrmrd", "ISMRMRD files")
-        with reading(self.path, FORMAT), ismrmrd.File(str(self.path), "r") as file:
+        with ismrmrd.File(str(self.path), "r") as file:
             acquisitions = file[self.group].acquisitions
             for row in rows:
                 yield self.heads[row], acquisitions[int(row)].data
 
 
-def read_ismrmrd(path: Path, choice: Choice) -> Scan:
+def read_ismrmrd(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a Cartesian scan: 2-D slices, or a 3-D slab whose partitions become slices."""
     raw = _open(path)
     lines, notes = imaging_lines(path, raw.header, raw.heads)
@@ -126,6 +126,7 @@ def read_ismrmrd(path: Path, choice: Choice) -> Scan:
         counter = raw.heads["idx"][name][lines]
         found = sorted(set(counter.tolist()))
         lines = lines[counter == choose(path, name, found, choice.get(name))]
+    _check_budget(path, raw, lines, budget)
     grid, sentences = place(path, raw.header, raw.heads, lines)
     order, geometry, more = oriented(raw.header, raw.heads, grid)
     readout, width, partitions = grid.shape
@@ -171,16 +172,17 @@ def read_ismrmrd(path: Path, choice: Choice) -> Scan:
 
 def _open(path: Path) -> Raw:
     """Read the headers of a file; an error if it is not Cartesian."""
-    ismrmrd = library("ismrmrd", "ISMRMRD files")
-    with reading(path, FORMAT), ismrmrd.File(str(path), "r") as file:
-        groups = [name for name in file if {"xml", "data"} <= set(file[name].keys())]
+    library("ismrmrd", "ISMRMRD files")  # needed for the lines, see Raw.samples
+    with hdf5.opened(path, FORMAT) as file:
+        groups = [name for name in hdf5.names(file) if {"xml", "data"} <= _members(file[name])]
         if not groups:
             raise missing(path, "group with 'xml' and 'data'", file.keys())
-        acquisitions = file[groups[0]].acquisitions
-        if acquisitions is None or len(acquisitions) == 0:
-            raise missing(path, "acquisitions", file[groups[0]].keys())
-        heads = np.asarray(acquisitions.data["head"])
-        header = parse_header(acquisitions.data.parent["xml"][0], path)
+        group = file[groups[0]]
+        data, text = hdf5.dataset(path, group, "data"), hdf5.dataset(path, group, "xml")
+        if len(data) == 0:
+            raise missing(path, "acquisitions", group.keys())
+        heads = np.asarray(data["head"])
+        header = parse_header(text[0], path)
     if header.trajectory != "cartesian":
         raise ArgumentError(
             f"{path} has a {header.trajectory or 'missing'!r} trajectory; expected 'cartesian': "
@@ -192,6 +194,25 @@ def _open(path: Path) -> Raw:
             f"convert the scanner's file again"
         )
     return Raw(path, groups[0], header, heads)
+
+
+def _members(group: Any) -> set[str]:
+    return set(hdf5.names(group)) if hasattr(group, "keys") else set()
+
+
+def _check_budget(path: Path, raw: Raw, rows: Array, budget: Budget) -> None:
+    """Check the size of a slice or slab in memory, and that the file can hold its lines."""
+    assert raw.header.encoded is not None  # checked when the file was opened
+    heads = raw.heads[rows]
+    coils, samples = (heads[key].astype(int) for key in ("active_channels", "number_of_samples"))
+    n_x, width, depth = raw.header.encoded.matrix
+    sides = (int(coils.max()), max(n_x, int(samples.max())), width, depth)
+    budget.check(path, sides, "samples in a slice or slab")
+    stored, longest = path.stat().st_size, 8 * int((coils * samples).max())
+    if longest > stored:
+        raise ArgumentError(
+            f"a line of {path} needs {longest} bytes, the file has {stored}; copy it again"
+        )
 
 
 def _assemble(raw: Raw, grid: Lines, number: int) -> Tensor:

@@ -1,13 +1,8 @@
-"""Common parts of the readers: checks of files and arrays with their errors, readout transforms.
-
-Exceptions of a library that reads a file are raised as errors of pnpcm.
-"""
+"""Common parts of the readers: checks of files and arrays with their errors, readout transforms."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError, ShapeError
+from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io.reading import reading
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Choice = Mapping[str, int | None]
 """Indices of contrast, repetition, set and phase given by the caller; None: not given."""
 
+HELD = 32
+"""Bytes of memory per sample of an array that is read as a whole: as stored, and transformed."""
+NEED = 500
+"""Bytes per sample of a slice that a reconstruction needs (``benchmarks/mri_volume.py``)."""
 OUTSIDE = "k-space outside the file's mask was set to zero"
 
 
@@ -33,31 +33,6 @@ def existing(path: str | Path) -> Path:
     if path.stat().st_size == 0:
         raise ArgumentError(f"{path} is empty (0 bytes); copy or download it again")
     return path
-
-
-def library(name: str, purpose: str) -> Any:
-    """An optional library, imported on first use."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"reading {purpose} needs {name.split('.')[0]}; run pip install 'pnpcm[mri]'"
-        ) from error
-
-
-@contextmanager
-def reading(path: Path, format: str) -> Iterator[None]:
-    """Convert exceptions of a library about a damaged or foreign file to an ArgumentError."""
-    try:
-        yield
-    except PnPCMError:
-        raise
-    except Exception as error:  # each library has its own
-        reason = " ".join(str(error).split())[:160]
-        raise ArgumentError(
-            f"{path} cannot be read as {format} ({type(error).__name__}: {reason}); check that "
-            f"it is such a file and that it was copied completely"
-        ) from error
 
 
 def missing(path: Path, wanted: str, found: Iterable[str]) -> ArgumentError:
@@ -113,7 +88,8 @@ def checked(
 
     def kspace(i: int) -> Tensor:
         check_index(path, i, n_slices)
-        slice_ = load(i).to(torch.complex64).contiguous()
+        with reading(path, "raw data"):
+            slice_ = load(i).to(torch.complex64).contiguous()
         if not bool(torch.isfinite(torch.view_as_real(slice_)).all()):
             raise ArgumentError(
                 f"kspace of {path} has NaN or infinite values in slice {i}; expected finite "

@@ -1,0 +1,161 @@
+"""HDF5 files of strangers: what they may contain, and how they are opened.
+
+Only plain data sets inside the file itself are read. Soft and external links, virtual data sets
+and external storage are refused: they make a file show the bytes of another one. The structure of
+a file (headers, trees, heaps) is read in a child process first, see :mod:`pnpcm.io.child`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pnpcm.errors import ArgumentError
+from pnpcm.io.child import in_child
+from pnpcm.io.reading import library, reading
+
+FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32"}
+RATIO = 1032
+"""Largest compression of gzip, see zlib's technical notes."""
+OBJECTS = 100_000
+"""A file with more groups and data sets is refused."""
+SMALL = 2**20
+"""Data sets up to this number of stored bytes are read in the child as a whole."""
+ROWS = 64
+SECONDS = 10.0
+BYTES_PER_SECOND = 20e6
+"""The child may take ``SECONDS``, and the time of a slow disk for the whole file."""
+
+
+@contextmanager
+def opened(path: Path, format: str) -> Iterator[Any]:
+    """The ``h5py.File``, after a child process has read its structure."""
+    h5py = library("h5py", f"{format} files")
+    with reading(path, format):
+        state = path.stat()
+        _probed(str(path.absolute()), state.st_size, state.st_mtime_ns)
+        with h5py.File(path, "r") as file:
+            yield file
+
+
+def names(group: Any) -> list[str]:
+    """Names in a group of what is in the file itself: hard links."""
+    h5py = library("h5py", "HDF5 files")
+    return [name for name in group if isinstance(group.get(name, getlink=True), h5py.HardLink)]
+
+
+def member(path: Path, group: Any, name: str) -> Any:
+    """The group or data set ``name`` of ``group``; it is refused if it is not plain, see above."""
+    h5py = library("h5py", "HDF5 files")
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        raise ArgumentError(
+            f"{name} of {path} is a link to another place, which is not followed; copy the data "
+            "into the file, for example with h5repack or h5copy"
+        )
+    found = group[name]
+    if isinstance(found, h5py.Dataset):
+        _check_plain(path, name, found)
+    return found
+
+
+def dataset(path: Path, group: Any, name: str) -> Any:
+    """Like :func:`member`, for a data set only."""
+    found = member(path, group, name)
+    if not hasattr(found, "dtype"):
+        raise ArgumentError(f"{name} of {path} is not a data set; expected an array")
+    return found
+
+
+def _check_plain(path: Path, name: str, data: Any) -> None:
+    """Refuse data outside the file, unusual filters, and shapes that the file cannot hold."""
+    if data.external or data.is_virtual:
+        raise ArgumentError(
+            f"{name} of {path} is stored in other files, which are not read; copy the data into "
+            "the file, for example with h5repack"
+        )
+    if data.shape is None:
+        raise ArgumentError(f"{name} of {path} is an empty data set; expected an array")
+    properties = data.id.get_create_plist()
+    found = [properties.get_filter(i) for i in range(properties.get_nfilters())]
+    for number, *_, label in found:
+        if number not in FILTERS:
+            words = label.decode("utf-8", "replace") or f"number {number}"
+            raise ArgumentError(
+                f"{name} of {path} uses the filter {words}; expected {', '.join(FILTERS.values())} "
+                "or none: save it again with compression='gzip'"
+            )
+    deflated = any(number == 1 for number, *_ in found)
+    declared, stored = data.size * data.dtype.itemsize, data.id.get_storage_size()
+    if declared > stored * (RATIO if deflated else 1):
+        raise ArgumentError(
+            f"{name} of {path} has shape {data.shape}, {declared} bytes, but {stored} bytes are "
+            "stored; copy the file again"
+        )
+    if data.chunks is not None:
+        pairs = zip(data.shape, data.chunks, strict=True)
+        expected, there = math.prod(-(-n // size) for n, size in pairs), data.id.get_num_chunks()
+        if there < expected:
+            raise ArgumentError(
+                f"{name} of {path} has {there} of its {expected} chunks; copy the file again"
+            )
+
+
+@lru_cache(maxsize=64)
+def _probed(path: str, size: int, changed: int) -> None:
+    in_child(f"{__name__}:probe", path, seconds=SECONDS + size / BYTES_PER_SECOND)
+
+
+def probe(path: str) -> None:
+    """Read the whole structure of a file, and data whose place is part of it (rows of any length).
+
+    Other data are bytes at places that are checked here.
+    """
+    h5py = library("h5py", "HDF5 files")
+    with h5py.File(path, "r") as file:
+        seen: set[Any] = set()
+        rest = [file]
+        while rest:
+            thing = rest.pop()
+            place = h5py.h5o.get_info(thing.id).addr
+            if place in seen:
+                continue
+            seen.add(place)
+            if len(seen) > OBJECTS:
+                raise ValueError(f"more than {OBJECTS} groups and data sets")
+            for name in thing.attrs:
+                _ = thing.attrs[name]
+            if isinstance(thing, h5py.Group):
+                rest += [thing[name] for name in names(thing)]
+            elif isinstance(thing, h5py.Dataset):
+                _touch(Path(path), thing)
+
+
+def _touch(path: Path, data: Any) -> None:
+    try:
+        _check_plain(path, data.name, data)
+    except ArgumentError:  # told by the reader, if it needs this one
+        return
+    if _has_references(data.dtype):
+        for start in range(0, len(data) if data.ndim else 1, ROWS):
+            _ = data[start : start + ROWS] if data.ndim else data[()]
+    elif data.id.get_storage_size() <= SMALL and data.size * data.dtype.itemsize <= 64 * SMALL:
+        _ = data[()]
+    if data.chunks is not None:
+        end = path.stat().st_size
+        data.id.chunk_iter(lambda chunk: _check_chunk(chunk, end))
+
+
+def _check_chunk(chunk: Any, end: int) -> None:
+    if chunk.byte_offset is None or chunk.byte_offset + chunk.size > end:
+        raise ValueError(f"a chunk at byte {chunk.byte_offset} lies outside the file")
+
+
+def _has_references(dtype: Any) -> bool:
+    """Whether values of this type lie elsewhere in the file (texts, rows of any length)."""
+    if dtype.names:
+        return any(_has_references(dtype[name]) for name in dtype.names)
+    return bool(dtype.hasobject) or (dtype.subdtype is not None and dtype.subdtype[0].hasobject)
