@@ -95,9 +95,11 @@ def _evaluated(spec: Spec, row: Row) -> float | None:
     """Seconds of one evaluation of the prior times their number; None if that is not known."""
     x, method = spec.images(row.data)[row.image], spec.methods[row.method]
     try:
-        measured = measured_of(row, x, spec.tasks[row.task])
+        scan = spec.images(row.data).measured(row.image)
+        measured = measured_of(row, x, spec.tasks[row.task], scan)
         options = options_of(row, method)
-        plan, _ = plan_photo(measured.y, measured.task, options, priors_of(row.prior))
+        priors = priors_of(row.prior, method.control_for(row.task))
+        plan, _ = plan_photo(measured.y, measured.task, options, priors)
     except PnPCMError:  # the row will state the reason, at once
         return 0.0
     nfe = getattr(plan.config, "nfe", 0)

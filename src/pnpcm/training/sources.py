@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,15 +77,9 @@ class Lmdb:
     """Images in an LMDB database in the layout of LSUN: every value is an encoded image."""
 
     def __init__(self, path: Path, *, size: int | None = None, channels: int = 3) -> None:
-        try:
-            import lmdb
-        except ImportError as error:
-            raise MissingExtraError(
-                "LMDB files need the package lmdb; pip install pnpcm[train]"
-            ) from error
         if not (path / "data.mdb").is_file():
             raise ArgumentError(f"path is {path}, which has no data.mdb; expected LSUN's layout")
-        self._env = lmdb.open(str(path), readonly=True, lock=False, readahead=False)
+        self._env = _lmdb(path.resolve())
         with self._env.begin() as transaction:
             self.keys = [bytes(key) for key in transaction.cursor().iternext(values=False)]
         if not self.keys:
@@ -98,6 +93,18 @@ class Lmdb:
         with self._env.begin() as transaction:
             value = transaction.get(self.keys[i])
         return decode(value or b"", self.keys[i].decode(errors="replace"), self.channels, self.size)
+
+
+@cache
+def _lmdb(path: Path) -> Any:
+    """The database of a folder; lmdb opens it once per process."""
+    try:
+        import lmdb
+    except ImportError as error:
+        raise MissingExtraError(
+            "LMDB files need the package lmdb; pip install pnpcm[train]"
+        ) from error
+    return lmdb.open(str(path), readonly=True, lock=False, readahead=False)
 
 
 class Npz:
