@@ -20,7 +20,7 @@ from pnpcm import __version__
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError, UnknownNameError
 from pnpcm.io.files import remove_leftovers
 from pnpcm.mri.scan import Geometry
-from pnpcm.mri.writers import WRITERS, Volume, check_formats, write_volume
+from pnpcm.mri.writers import WRITERS, Volume, check_formats, volume_files, write_volume
 from pnpcm.mri.writers.pictures import evenly, palette, shade, window
 
 C, S = math.cos(math.radians(30)), math.sin(math.radians(30))
@@ -414,3 +414,10 @@ def test_what_a_killed_run_left_is_removed(tmp_path: Path) -> None:
     (gone / "new").mkdir(parents=True)
     remove_leftovers(tmp_path)
     assert not gone.exists()
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_the_names_of_all_files_are_known_before(tmp_path: Path, several: bool) -> None:
+    v = volume() if several else volume(std=None)
+    paths = write_volume(v, tmp_path, list(WRITERS))
+    assert [p.name for p in paths] == volume_files(v.name, list(WRITERS), several=several)

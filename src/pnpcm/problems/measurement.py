@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -19,6 +21,9 @@ from pnpcm.operators import measure
 from pnpcm.problems import Task
 
 SUFFIX = ".npz"
+DAMAGE: tuple[type[Exception], ...] = (OSError, ValueError, KeyError, TypeError, EOFError)
+DAMAGE += (SyntaxError, RuntimeError, TokenError, BadZipFile, zlib.error)
+"""Exceptions of NumPy and zipfile for damaged files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +80,7 @@ def read_measurement(path: Path) -> Measurement:
         sigma_y = float(content["sigma_y"])
     except PnPCMError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+    except DAMAGE as error:
         raise ArgumentError(
             f"{path} is not a measurement file written by `pnpcm simulate` ({error})"
         ) from error

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pnpcm import __version__
 from pnpcm.core import Config, Operator, Prior, Result, Step
-from pnpcm.errors import ArgumentError, PnPCMError, ShapeError
+from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
 from pnpcm.io.photos import Photo, read_photo, upright, write_photo
 from pnpcm.operators.traits import misfit_of, traits_of
@@ -23,7 +23,14 @@ from pnpcm.problems.measurement import SUFFIX, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, measured_noise, plan, prior_words
-from pnpcm.recon.record import Request, Watch, read_record, record_path, write_record
+from pnpcm.recon.record import (
+    Request,
+    Watch,
+    read_record,
+    record_path,
+    unwatched,
+    write_record,
+)
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
@@ -163,7 +170,7 @@ class PhotoJob:
     format: str | None = None
     reference: Path | None = None
     compare: bool = False
-    watch: Watch = field(default=lambda what, done, total: None)
+    watch: Watch = unwatched
 
     def task(self, path: Path) -> str:
         """The name of the task of one file."""
@@ -171,8 +178,17 @@ class PhotoJob:
             return self.choice.name
         try:
             return read_measurement(path).task.name
-        except PnPCMError:  # reported when the file is restored
+        except Exception:  # of any kind; reported when the file is restored
             return self.choice.name
+
+    def files(self, target: Path) -> list[str]:
+        """Names of all files of a result, without its record."""
+        several = self.options.samples > 1
+        return [p.name for p in result_files(target, several=several, compare=self.compare)]
+
+    def unwatched(self) -> PhotoJob:
+        """The same job for another process."""
+        return replace(self, watch=unwatched)
 
     def choices(self, path: Path) -> dict[str, Any]:
         """The request of the user; a result of another request is computed again."""
@@ -233,6 +249,11 @@ class PhotoJob:
             task, notes = self.choice.of(photo)
             return photo.x, task, self.options, photo, notes
         measured = read_measurement(path)
+        if len(measured.y) != 1:
+            raise ArgumentError(
+                f"{path} has {len(measured.y)} measurements, but a result is one image; write each "
+                "y[i : i + 1] to a file of its own"
+            )
         options = self.options
         if options.sigma_y is None:
             options = replace(options, sigma_y=measured.sigma_y)
@@ -309,25 +330,34 @@ class Restoration:
         all files.
         """
         path = Path(path)
+        if len(self.x) != 1:
+            raise ArgumentError(
+                f"x has {len(self.x)} images, but {path} is one; restore and save y[i : i + 1]"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
+        written = result_files(path, several=self.std is not None, compare=before is not None)
         with timed(self.seconds, "write"):
-            written = [path]
             _write(path, self.x[0], like, format)
             if self.std is not None:
-                names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
-                sample = path.with_name(f"{path.stem}.sample{path.suffix}")
+                sample, array, picture = written[1:4]
                 _write(sample, self.sample[0], like, format)
-                write_atomically(names[0], lambda p: _save_array(p, self.std))
-                save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
-                written += [sample, *names]
+                write_atomically(array, lambda p: _save_array(p, self.std))
+                save_picture(picture, to_picture(heat(self.std[0].mean(0))))
             if before is not None:
-                written.append(path.with_name(f"{path.stem}.compare.png"))
                 panels = (before[0], before[1][0]), ("after", self.x[0])
                 pictures = [(label, upright(to_picture(x), like)) for label, x in panels]
                 save_picture(written[-1], side_by_side(pictures))
         content = self.to_dict() | dict(record or {})
         write_record(path.parent, path.stem, content, written)
         return [*written, record_path(path.parent, path.stem)]
+
+
+def result_files(path: Path, *, several: bool, compare: bool) -> list[Path]:
+    """The files of a result at ``path``: the image; of several samples one of them and their std as
+    array and picture; the comparison."""
+    endings = [f"sample{path.suffix}", "std.npy", "std.png"] if several else []
+    endings += ["compare.png"] if compare else []
+    return [path, *(path.with_name(f"{path.stem}.{ending}") for ending in endings)]
 
 
 def heat(values: Tensor) -> Tensor:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from pnpcm.errors import PnPCMError
+from pnpcm.cluster import computed
+from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.files import remove, remove_leftovers, write_json
 
 
@@ -31,6 +35,8 @@ class Request:
     @classmethod
     def of(cls, path: Path, choices: Mapping[str, Any]) -> Request:
         """The request of one input file; choices that are files include a hash of their content."""
+        if printable(str(path)) != str(path):
+            raise ArgumentError(f"{path} has a name that is not UTF-8; rename it")
         plain = {k: _plain(v) for k, v in choices.items() if v is not None}
         return cls(path, digest(path), json.loads(json.dumps(plain)))
 
@@ -109,6 +115,12 @@ def _plain(value: Any) -> Any:
 # many inputs -------------------------------------------------------------------------------------
 Watch = Callable[[str, float, int], None]
 """Told (what is done now, parts of it done, their number; 0: unknown) during a reconstruction."""
+LONGEST = 300
+"""Characters of a message of another library that are shown."""
+
+
+def unwatched(what: str, done: float, total: int) -> None:
+    """A ``Watch`` that does nothing."""
 
 
 class Work(Protocol):
@@ -116,6 +128,14 @@ class Work(Protocol):
 
     def choices(self, path: Path) -> Mapping[str, Any]:
         """The request of the user; a result of another request is computed again."""
+        ...
+
+    def files(self, target: Path) -> list[str]:
+        """Names of all files of a result, without its record, in the folder of ``target``."""
+        ...
+
+    def unwatched(self) -> Work:
+        """The same work in another process: its progress is not told."""
         ...
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
@@ -134,26 +154,130 @@ class Outcome:
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
-def process(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> Iterator[Outcome]:
+@dataclass(frozen=True)
+class Item:
+    """One input of a run; relative paths start from ``folder``, also on another machine."""
+
+    path: Path
+    target: Path
+    work: Work
+    folder: Path
+
+
+def process(
+    inputs: Sequence[Path], targets: Sequence[Path], work: Work, client: Any = None
+) -> Iterator[Outcome]:
     """Yield the outcome of each input, after ``work`` on those without a finished result.
 
     ``targets``: output path of each result; its stem is the name of the record. The request is
     stored with each result; a result of another request, or of an input that has changed, is
-    computed again.
+    computed again. ``client``: of dask.distributed, whose workers read and write the files, in the
+    same folders as this process; outcomes are yielded in the order in which they finish. A failure
+    of any kind concerns its input only. Inputs whose results would replace each other, an input,
+    or the result of another input are refused before anything is written.
     """
-    for folder in {target.parent for target in targets}:
-        if folder.is_dir():
-            remove_leftovers(folder)
-    for path, target in zip(inputs, targets, strict=True):
-        try:
-            request = Request.of(path, work.choices(path))
+    check_outputs(inputs, targets, work)
+    folders = {target.parent for target in targets if target.parent.is_dir()}
+    for folder in folders:
+        remove_leftovers(folder)
+    if client is not None:
+        _check_threads(client)
+        work = work.unwatched()
+    pairs = zip(inputs, targets, strict=True)
+    items = (Item(path, target, work, Path.cwd()) for path, target in pairs)
+    for item, found, lost in computed(client, outcome, items):
+        if found is None:
+            yield Outcome(item.path, "failed", message=f"{printable(str(item.path))}: {lost}")
+        elif not all(path.exists() for path in found.outputs):
+            yield Outcome(item.path, "failed", message=(
+                f"{item.path}: its worker has written {found.outputs[0]}, which is not here; "
+                "workers need the same folders, on a file system that all machines share"
+            ))  # fmt: skip
+        else:
+            yield found
+    for folder in folders:  # temporary files of killed workers
+        remove_leftovers(folder)
+
+
+def outcome(item: Item) -> Outcome:
+    """The outcome of one input, in the process that computes it."""
+    path, target = item.path, item.target
+    try:
+        if not item.folder.is_dir():
+            raise ArgumentError(f"{platform.node()} has no folder {item.folder} to read it from")
+        with chdir(item.folder):
+            request = Request.of(path, item.work.choices(path))
             status, report = "kept", ""
             record = finished(target.parent, target.stem, request)
             if record is None:
                 status = "done"
-                record, report = work(path, target, request)
-            written = tuple(target.parent / name for name in record["files"])
-            yield Outcome(path, status, written, report, record)
-        except (PnPCMError, OSError) as error:
-            text = str(error)
-            yield Outcome(path, "failed", message=text if str(path) in text else f"{path}: {text}")
+                record, report = item.work(path, target, request)
+        written = tuple(target.parent / name for name in record["files"])
+        return Outcome(path, status, written, report, record)
+    except Exception as error:  # one bad input must not end a run of thousands
+        return Outcome(path, "failed", message=sentence(path, error))
+
+
+def sentence(path: Path, error: Exception) -> str:
+    """A failure in one line that names the input."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError):
+        text = "there is not enough memory for it"
+    elif not isinstance(error, PnPCMError | OSError):
+        text = f"{type(error).__name__}: {text[:LONGEST]}"
+    return printable(text if str(path) in text else f"{path}: {text}")
+
+
+def printable(text: str) -> str:
+    """``text`` with \\x.. in place of the bytes of a file name that are not UTF-8."""
+    return os.fsencode(text).decode("utf-8", errors="backslashreplace")
+
+
+def _check_threads(client: Any) -> None:
+    """Refuse workers with several threads: relative paths start from the folder of a process."""
+    for worker, threads in client.nthreads().items():
+        if threads != 1:
+            raise ArgumentError(
+                f"scheduler has the worker {worker} with {threads} threads, expected 1; start it "
+                "with --nthreads 1"
+            )
+
+
+# outputs of several inputs -----------------------------------------------------------------------
+def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> None:
+    """Refuse results that would replace each other, an input, or the result of another input."""
+    sources = {os.path.realpath(path) for path in inputs}
+    owners: dict[Path, tuple[Path, Path]] = {}
+    for path, target in zip(inputs, targets, strict=True):
+        names = (*work.files(target), record_path(target.parent, target.stem).name)
+        for file in (target.parent / name for name in names):
+            if os.path.realpath(file) in sources:
+                raise ArgumentError(f"output {file} is an input; give another folder (--out)")
+            if file in owners:
+                raise ArgumentError(
+                    f"{owners[file][0]} and {path} would both write {file}; reconstruct them into "
+                    "different folders (--out)"
+                )
+            owners[file] = path, target
+    for folder in {target.parent for target in targets}:
+        for found in sorted(folder.glob(f"*{RECORD}")):
+            name = found.name.removesuffix(RECORD)
+            record = read_record(folder, name) or {}
+            for file in (folder / str(file) for file in record.get("files") or ()):
+                path, target = owners.get(file, (None, None))
+                if path is None or (name == target.stem and _same_input(path, record)):
+                    continue
+                raise ArgumentError(
+                    f"{file} is a result of {record.get('input')}, which that of {path} would "
+                    "replace; give another folder (--out), or delete it"
+                )
+
+
+def _same_input(path: Path, record: Mapping[str, Any]) -> bool:
+    """Whether ``path`` is the input of a record, by its path or by its content."""
+    if os.path.realpath(str(record.get("input"))) == os.path.realpath(path):
+        return True
+    try:
+        return digest(path) == record.get("sha256")
+    except OSError:  # reported when it is read; then nothing is written
+        return True
