@@ -16,6 +16,7 @@ from pnpcm.bench.paper import PUBLISHED
 from pnpcm.bench.reproduce import KNEES, TABLES, beside, domains, markdown, sensitivity, specs
 from pnpcm.bench.scans import Scans
 from pnpcm.bench.scores import score
+from pnpcm.bench.spec import DataSet
 from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.mri import phantoms, write_simulated
@@ -100,13 +101,15 @@ def test_with_a_checkpoint_the_presets_and_operators_are_those_of_the_paper(tmp_
 def test_bad_domains(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="prior is given without data"):
         domains(prior="model.pt")
-    with pytest.raises(ArgumentError, match="teacher is 't.pt', but prior and data are not given"):
+    with pytest.raises(
+        ArgumentError, match=r"teacher is 't\.pt', but prior and data are not given"
+    ):
         domains(teacher="t.pt")
     with pytest.raises(UnknownNameError, match="did you mean 'fastmri-pd'"):
         domains(domain="fastmri")
-    with pytest.raises(ArgumentError, match="which does not exist; see docs/reproduce.md"):
+    with pytest.raises(ArgumentError, match=r"which does not exist; see docs/reproduce\.md"):
         domains("model.pt", str(tmp_path / "none"))
-    with pytest.raises(ArgumentError, match="teacher is .* of kind consistency, expected a diff"):
+    with pytest.raises(ArgumentError, match=r"teacher is .* of kind consistency, expected a diff"):
         domains("gaussian", str(tmp_path), teacher=str(tiny(tmp_path, 3, ConsistencyModel)))
 
 
@@ -157,7 +160,7 @@ def test_means_stand_beside_the_published_numbers(tmp_path: Path) -> None:
     assert "– (paper 22.93 / 0.461)" in text
 
 
-# the experiment of the paper with miniature files of its layouts -----------------------------------
+# the experiment of the paper with miniature files of its layouts ---------------------------------
 def tiny(folder: Path, channels: int, kind: Any) -> Path:
     """A checkpoint of a network of a few thousand weights."""
     config = UNetConfig(
@@ -183,7 +186,7 @@ def pictures() -> list[bytes]:
 
 
 def volumes(folder: Path) -> None:
-    """Two volumes of 12 slices with 4 coils, of both contrasts, one of a single coil, and a text."""
+    """Two volumes of 12 slices with 4 coils, of both contrasts, one of one coil, and a text."""
     h5py = pytest.importorskip("h5py")
     folder.mkdir()
     for name, kind in (("file1000007", "CORPD_FBK"), ("file1000000", "CORPDFS_FBK")):
@@ -269,6 +272,8 @@ def test_knees_of_multi_coil_volumes_by_the_command(tmp_path: Path) -> None:
     assert set(rows[0]["scores"]) == {"psnr", "ssim", "nmse"}
     with pytest.raises(ArgumentError, match="give the folder of fastMRI's multicoil_val"):
         Scans(tmp_path / "out")
+    with pytest.raises(ArgumentError, match="shrink or side is given for measured scans"):
+        DataSet("val", "scans", side=32)
 
 
 def test_a_measured_slice_is_the_mvue_of_its_coils(tmp_path: Path) -> None:

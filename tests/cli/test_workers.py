@@ -116,9 +116,7 @@ def test_a_worker_loads_a_prior_once(client: Any, folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("deaths", [0, 3], ids=["told", "run again elsewhere"])
-def test_inputs_of_a_killed_worker(
-    client: Any, folder: Path, tmp_path: Path, deaths: int
-) -> None:
+def test_inputs_of_a_killed_worker(client: Any, folder: Path, tmp_path: Path, deaths: int) -> None:
     """Without allowed deaths the input is told as failed, and computed by the next run."""
     client.wait_for_workers(2, timeout=60)
     scheduler, killed = client.cluster.scheduler, False
@@ -174,9 +172,7 @@ class Elsewhere(PhotoJob):
         return {"files": [target.name]}, ""
 
 
-def test_results_on_disks_of_another_machine_are_failures(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_results_on_disks_of_another_machine_are_failures(folder: Path, tmp_path: Path) -> None:
     job = Elsewhere(TaskChoice("denoise"), Options(), Priors("natural"))
     (one,) = process([folder / "0.png"], [tmp_path / "0.denoise.png"], job)
     assert one.status == "failed"

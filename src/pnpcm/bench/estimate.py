@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pnpcm.bench.run import measured_of, options_of, planned, priors_of, shard_of
+from pnpcm.bench.run import measured_of, options_of, planned, prior_of, priors_of, shard_of
 from pnpcm.bench.spec import Row, Spec
 from pnpcm.bench.store import Store
 from pnpcm.errors import PnPCMError
@@ -97,8 +97,8 @@ def _evaluated(spec: Spec, row: Row) -> float | None:
     try:
         scan = spec.images(row.data).measured(row.image)
         measured = measured_of(row, x, spec.tasks[row.task], scan)
-        options = options_of(row, method)
-        priors = priors_of(row.prior, method.control_for(row.task))
+        options = options_of(row, method, spec.device)
+        priors = priors_of(prior_of(spec, row))
         plan, _ = plan_photo(measured.y, measured.task, options, priors)
     except PnPCMError:  # the row will state the reason, at once
         return 0.0
@@ -106,7 +106,7 @@ def _evaluated(spec: Spec, row: Row) -> float | None:
     if plan.prior is None or not nfe:
         return None
     start = time.perf_counter()
-    plan.prior(x, plan.prior.sigma_max)
+    plan.prior(x.to(spec.device), plan.prior.sigma_max)
     return float(nfe) * method.samples * (time.perf_counter() - start)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from pnpcm.baselines import BASELINES, LINEAR
 from pnpcm.bench.paper import PUBLISHED, Published
-from pnpcm.bench.run import priors_of
+from pnpcm.bench.run import Chosen, priors_of
 from pnpcm.bench.spec import DataSet, MethodRow, Spec, TaskRow
 from pnpcm.catalogue import controls, is_name
 from pnpcm.errors import ArgumentError, UnknownNameError
@@ -134,11 +134,12 @@ def _real(paper: str, prior: str, data: Path, teacher: str | None) -> Domain:
     """The experiment of the paper with its own data."""
     if not data.exists():
         raise ArgumentError(f"data is {data}, which does not exist; see docs/reproduce.md")
-    kinds = priors_of(teacher, None).kinds if teacher is not None else ("edm",)
+    kinds = priors_of(Chosen(teacher)).kinds if teacher is not None else ("edm",)
     if not {"edm", "vp"} & set(kinds):
         raise ArgumentError(
-            f"teacher is {teacher!r} of kind {kinds[0]}, expected a diffusion model; state the kind "
-            f"of a .pt file: pnpcm priors convert {teacher} teacher.safetensors --kind edm (or vp)"
+            f"teacher is {teacher!r} of kind {kinds[0]}, expected a diffusion model; state the "
+            f"kind of a .pt file: pnpcm priors convert {teacher} teacher.safetensors --kind edm "
+            "(or vp)"
         )
     path = str(data.absolute())
     if paper.startswith("fastmri"):
@@ -162,11 +163,12 @@ def _shipped() -> list[Domain]:
     photos = DataSet("$PNPCM_DATA/natural_test", side=128,
                      words=_instead("CBSD68, crops of 128×128", "lsun-bedroom"))  # fmt: skip
     slices = {"jitter": 0.0, "only": {"subject": list(HELD_OUT)}}
+    held_out = _instead("IXI, held-out subjects, simulated coils", "fastmri-pd")
     ixi = DataSet("$PNPCM_DATA/mri/ixi_t1_axial_128.npz", "magnitude", 100, options=slices,
-                  words=_instead("IXI, held-out subjects, simulated coils", "fastmri-pd"))  # fmt: skip
+                  words=held_out)  # fmt: skip
+    enhanced = _instead("contrast-enhanced T1, simulated coils", "fastmri-pdfs")
     t1ce = DataSet("$PNPCM_DATA/mri_test/t1ce_mixed_planes_128_test.npz", "magnitude", 100,
-                   options={"jitter": 0.0},
-                   words=_instead("contrast-enhanced T1, simulated coils", "fastmri-pdfs"))  # fmt: skip
+                   options={"jitter": 0.0}, words=enhanced)  # fmt: skip
     return [
         Domain("celeba-hq", "fairface", "faces", faces, PHOTO_TASKS),
         Domain("lsun-bedroom", "cbsd68", "natural", photos, PHOTO_TASKS),
@@ -373,9 +375,7 @@ class Beside:
     nfe: int | None = None
 
 
-def beside(
-    table: str, rows: Iterable[dict[str, Any]], used: Sequence[Domain]
-) -> list[Beside]:
+def beside(table: str, rows: Iterable[dict[str, Any]], used: Sequence[Domain]) -> list[Beside]:
     """Published cells of a table with the means of the stored rows of the data in their place."""
     names = {one.paper: one.name for one in used}
     wanted = [p for p in PUBLISHED if p.table == table and p.data in names]

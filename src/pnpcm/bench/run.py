@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,14 @@ MANY = 1_000_000
 PICTURES = "pictures"
 
 
+class Chosen(NamedTuple):
+    """The prior of a row: its name, its ControlNet for CoSIGN, and its device."""
+
+    name: str
+    control: str | None = None
+    device: str = "cpu"
+
+
 @dataclass(frozen=True)
 class Job:
     """All that one row needs on any machine: plain values, the true image, a measured scan."""
@@ -57,6 +65,7 @@ class Job:
     metrics: tuple[str, ...]
     picture: bool
     weights: tuple[str, ...]
+    prior: Chosen
     threads: int = 1
     measured: Measured | None = None
 
@@ -167,9 +176,15 @@ def job_of(spec: Spec, row: Row, key: str) -> Job:
         metrics=tuple(spec.metrics),
         picture=row.image < spec.pictures and row.seed == spec.seeds[0],
         threads=spec.threads,
-        weights=weights_of(row.prior, spec.methods[row.method].control_for(row.task)),
+        prior=prior_of(spec, row),
+        weights=weights_of(prior_of(spec, row)),
         measured=spec.images(row.data).measured(row.image),
     )
+
+
+def prior_of(spec: Spec, row: Row) -> Chosen:
+    """The prior of a row."""
+    return Chosen(row.prior, spec.methods[row.method].control_for(row.task), spec.device)
 
 
 def key_of(spec: Spec, row: Row) -> str:
@@ -184,7 +199,7 @@ def key_of(spec: Spec, row: Row) -> str:
         row.name,
         spec.images(row.data).digest(row.image),
         spec.tasks[row.task].to_dict() | {"sigma_y": row.sigma_y},
-        weights_of(row.prior, method.control_for(row.task)),
+        weights_of(prior_of(spec, row)),
         method.choices | {"steps": row.steps},
         _numbers_of(row.prior) if preset is None else _row_of(preset).solver.to_dict(),
         conventions(spec.metrics),
@@ -266,7 +281,7 @@ def _now() -> str:
 def _check_weights(job: Job) -> None:
     """The key of a row contains the weights: a worker with other ones computes another row."""
     try:
-        found = weights_of(job.row.prior, job.method.control_for(job.row.task))
+        found = weights_of(job.prior)
     except PnPCMError as error:
         raise RuntimeError(f"on {platform.node()}: {error}") from error
     if found != job.weights:
@@ -278,19 +293,19 @@ def _check_weights(job: Job) -> None:
 
 def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
     row, wanted = job.row, job.method
-    options = options_of(row, wanted)
+    options = options_of(row, wanted, job.prior.device)
     iterates: list[Tensor] = []
     done = restore_with(
         measured.y,
         measured.task,
         options,
-        priors_of(row.prior, wanted.control_for(row.task)),
-        reference=job.x,
+        priors_of(job.prior),
+        reference=job.x.to(job.prior.device),
         callback=(lambda step: iterates.append(step.x.detach().clone())) if job.picture else None,
     )
     config = done.plan.config.to_dict()
     saved = {
-        "scores": score(done.x, job.x, job.metrics, job.measured),
+        "scores": score(done.x.cpu(), job.x, job.metrics, job.measured),
         "nfe": done.result.nfe * wanted.samples,
         "vjps": done.result.vjps * wanted.samples,
         "seconds": {k: round(v, 4) for k, v in done.seconds.items()},
@@ -317,9 +332,10 @@ def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, b
     return saved, pictures
 
 
-def options_of(row: Row, method: MethodRow) -> Options:
+def options_of(row: Row, method: MethodRow, device: str = "cpu") -> Options:
     """What a user of `pnpcm restore` would choose for this row."""
     return Options(
+        device=device,
         method=method.method,
         preset=method.preset_for(row.prior, row.task),
         aim=method.aim,
@@ -348,15 +364,18 @@ def measured_of(
 
 
 @cache
-def priors_of(name: str, control: str | None = None) -> Priors:
-    """The priors of a name, loaded once per process; ``control``: with this ControlNet."""
-    return Priors(name) if control is None else Priors(load_prior(name, control=control))
+def priors_of(chosen: Chosen) -> Priors:
+    """The priors of a name, loaded once per process."""
+    name, control, device = chosen
+    if control is None:
+        return Priors(name, device)
+    return Priors(load_prior(name, control=control).to(device))  # type: ignore[attr-defined]
 
 
 @cache
-def weights_of(name: str, control: str | None = None) -> tuple[str, ...]:
+def weights_of(chosen: Chosen) -> tuple[str, ...]:
     """Fingerprints of the priors of a name."""
-    priors = priors_of(name, control)
+    priors = priors_of(chosen)
     each = [priors((kind,)) for kind in priors.kinds]
     return tuple(fingerprint(p) for p in each if isinstance(p, nn.Module))
 

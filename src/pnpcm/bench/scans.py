@@ -66,7 +66,7 @@ class Scans:
         for file in sorted(p for p in path.rglob("*") if p.suffix in HDF5_SUFFIXES):
             with reading(file, "HDF5"), h5py.File(file, "r") as volume:
                 kind = str(volume.attrs.get("acquisition", ""))
-                shape = volume["kspace"].shape if "kspace" in volume else ()
+                shape: tuple[int, ...] = volume["kspace"].shape if "kspace" in volume else ()
             if len(shape) != 4 or (contrast is not None and kind != ACQUISITIONS[contrast]):
                 continue
             self.slices += [(file, i) for i in range(skip, shape[0] - skip)]

@@ -81,8 +81,7 @@ def score(
     ``measured``: of a scan that is scored by the paper's convention, see ``paper_scores``.
     """
     if measured is not None:
-        images = (to_complex(t) for t in (x, x_true))
-        paper = asdict(paper_scores(*images, measured.support[None]))
+        paper = asdict(paper_scores(to_complex(x), to_complex(x_true), measured.support[None]))
         return {name: paper[name] for name in metrics if name in ("psnr", "ssim", "nmse")}
     found = {}
     scan = x_true.shape[1] == 2

@@ -64,6 +64,11 @@ class DataSet(Config):
             if value is not None and (value < 1 or (most is not None and value > most)):
                 end = "from 1 on" if most is None else f"from 1 to {most}"
                 raise ArgumentError(f"{name} of a data set must be {end}, got {value}")
+        if self.source == "scans" and (self.shrink > 1 or self.side is not None):
+            raise ArgumentError(
+                "shrink or side is given for measured scans, whose k-space does not change; use "
+                "options: {size: …}"
+            )
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ class Spec(Config):
 
     ``pictures``: number of images of each data set whose results are kept for the report.
     ``threads``: of every process; with one, rows do not depend on the number of cores.
-    ``skip``: patterns of rows (see ``Row.name``) that are left out.
+    ``skip``: patterns of rows (see ``Row.name``) that are left out. ``device``: of the solver.
     """
 
     name: str
@@ -188,6 +193,7 @@ class Spec(Config):
     skip: tuple[str, ...] = ()
     words: str = ""
     folder: str = "."
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name, cls in (("data", DataSet), ("tasks", TaskRow), ("methods", MethodRow)):
@@ -305,7 +311,7 @@ class Images:
         if not path.exists():
             raise ArgumentError(f"path of the data set is {path}, which does not exist")
         try:
-            self._source = SOURCES[row.source](path, **row.options)  # type: ignore[call-arg]
+            self._source = SOURCES[row.source](path, **row.options)
         except TypeError as error:
             raise ArgumentError(f"options of the source {row.source!r}: {error}") from error
         self._digests: dict[int, str] = {}

@@ -155,8 +155,8 @@ def simulate(
     if out.resolve() in {one.path.resolve().parent for one in found}:
         raise ArgumentError(f"out is {out}, the folder of an input, which NAME.png would replace")
     out.mkdir(parents=True, exist_ok=True)
-    for i, (one, name) in enumerate(zip(found, distinct(found), strict=True)):
-        measured = degrade(read_photo(one.path).x, wanted, level, seed=seed + i)
+    for i, (source, name) in enumerate(zip(found, distinct(found), strict=True)):
+        measured = degrade(read_photo(source.path).x, wanted, level, seed=seed + i)
         target = out / f"{name}.npz"
         write_measurement(target, measured)
         picture = preview(measured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +36,7 @@ def reproduce(
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(help="Your data: folder of images, LSUN's LMDB folder, folder of .h5 volumes."),
+        typer.Option(help="Your data: folder of images, of LSUN's LMDB, or of .h5 volumes."),
     ] = None,
     kernel_wizard: Annotated[
         str | None,
@@ -48,6 +49,7 @@ def reproduce(
             "photographs, all slices of 10 volumes)."
         ),
     ] = None,
+    device: Annotated[str, typer.Option(help="Device of the solver: cpu, cuda …")] = "cpu",
     workers: shared.Workers = None,
     scheduler: shared.Scheduler = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/reproduce"),
@@ -71,7 +73,8 @@ def reproduce(
 
         own = {"domain": domain, "teacher": teacher, "kernel_wizard": kernel_wizard}
         used = domains(prior, data, **own)
-        wanted = specs(table, prior=prior, data=data, **own)
+        found = specs(table, prior=prior, data=data, **own)
+        wanted = [replace(spec, device=device) for spec in found]
     limit = FEW if limit is None and prior is None else limit
     if dry_run:
         for spec in wanted:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import SUFFIXES, UNREADABLE, unreadable
-from pnpcm.recon.record import RECORD, Outcome, read_record, record_path
+from pnpcm.recon.record import RECORD, Outcome, printable, read_record, record_path
 
 FORMATS = {
     "png": (".png",),
@@ -63,7 +63,8 @@ def find_inputs(
         for file in files:
             found.setdefault(file, Input(file, file.parent.relative_to(path)))
         for file, kind in other.items():
-            skipped[file] = Outcome(file, "skipped", message=unreadable(file, kind))
+            sentence = printable(unreadable(file, kind))
+            skipped[file] = Outcome(file, "skipped", message=sentence)
     return list(found.values()), list(skipped.values())
 
 

@@ -264,12 +264,14 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
             name = found.name.removesuffix(RECORD)
             record = read_record(folder, name) or {}
             for file in (folder / str(file) for file in record.get("files") or ()):
-                path, target = owners.get(file, (None, None))
-                if path is None or (name == target.stem and _same_input(path, record)):
+                if file not in owners:
+                    continue
+                path, target = owners[file]
+                if name == target.stem and _same_input(path, record):
                     continue
                 raise ArgumentError(
-                    f"{file} is a result of {record.get('input')}, which that of {path} would "
-                    "replace; give another folder (--out), or delete it"
+                    f"{file} is a result of {record.get('input', 'another call')}, which that of "
+                    f"{path} would replace; give another folder (--out), or delete it"
                 )
 
 
