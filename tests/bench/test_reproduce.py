@@ -16,7 +16,7 @@ from pnpcm.bench.paper import PUBLISHED
 from pnpcm.bench.reproduce import KNEES, TABLES, beside, domains, markdown, sensitivity, specs
 from pnpcm.bench.scans import Scans
 from pnpcm.bench.scores import score
-from pnpcm.bench.spec import DataSet
+from pnpcm.bench.spec import DataSet, MethodRow, Spec, TaskRow
 from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.mri import phantoms, write_simulated
@@ -158,6 +158,24 @@ def test_means_stand_beside_the_published_numbers(tmp_path: Path) -> None:
     assert text.startswith("## ablation: CelebA-HQ, 256×256\n")
     assert "21.00 / 0.300 (paper 27.27 / 0.285)" in text
     assert "– (paper 22.93 / 0.461)" in text
+
+
+def test_cosign_runs_with_the_controlnet_of_its_task(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).resize((64, 64)).save(tmp_path / "a.png")
+    row = MethodRow(preset="cosign/{prior}/{task}", control="{task}")
+    spec = Spec(
+        name="cosign",
+        data={"a": DataSet(str(tmp_path))},
+        tasks={"superres-4": TaskRow("superres", {"factor": 4})},
+        methods={"CoSIGN": row, "without": replace(row, control=None)},
+        priors=("faces",),
+        metrics=("psnr",),
+        pictures=0,
+    )
+    found = {r["method"]: r for r in bench(spec, tmp_path / "out").rows()}
+    assert (found["CoSIGN"]["failed"], found["CoSIGN"]["nfe"]) == (None, 4)
+    assert "needs one with a ControlNet" in found["without"]["failed"]
 
 
 # the experiment of the paper with miniature files of its layouts ---------------------------------

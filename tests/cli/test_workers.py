@@ -25,7 +25,7 @@ from pnpcm.recon.plan import Priors
 from pnpcm.recon.record import Outcome, Request, process
 
 pytest.importorskip("distributed")
-COUNT = 4
+COUNT = 3
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_inputs_of_a_killed_worker(client: Any, folder: Path, tmp_path: Path, de
     assert killed
     assert len(found) == COUNT + 1
     lost = [one.message for one in found if "died" in one.message]
-    assert all(re.fullmatch(r".*/\d\.png: 1 worker died while .*memory\?", m) for m in lost)
+    assert all(re.fullmatch(r".*/\w+\.png: 1 worker died while .*memory\?", m) for m in lost)
     assert bool(lost) == (deaths == 0)
     if lost:
         again = {one.status for one in outcomes(folder, tmp_path / "workers", None)}

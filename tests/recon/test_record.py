@@ -126,6 +126,10 @@ def test_the_same_name_from_another_folder(tmp_path: Path) -> None:
     put(tmp_path / "3" / "a.png", "edited")
     assert run(Copy(), tmp_path / "out", tmp_path / "3" / "a.png")[0].status == "done"
     assert json.loads((tmp_path / "out" / "a.result.json").read_text())["input"].endswith("3/a.png")
+    other = put(tmp_path / "4" / "a.tif", "four")  # another file, but the same record
+    refused(r"a\.result\.json is a result of .*3/a\.png", Copy(), tmp_path / "out", other)
+    (tmp_path / "out" / "a.result.json").write_text("damaged")
+    assert run(Copy(), tmp_path / "out", second)[0].status == "done"
 
 
 def test_a_result_does_not_replace_an_input(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ class Scans:
         return f"{file.stem}/{number}"
 
     def values(self, i: int) -> Tensor:
-        """All that the image and its measurement depend on, without preparing them: k-space."""
+        """K-space as in the file, for a hash without preparing the slice."""
         file, number = self.slices[i]
         return torch.view_as_real(read_scan(file).slices([number]))
 

@@ -101,7 +101,7 @@ class MethodRow(Config):
 
     ``preset``: row of ``PRESETS`` or ``BASELINES``. "{prior}" and "{task}" in it are replaced by
     the names of the prior and of the task in the spec. ``control``: ControlNet of the prior, for
-    CoSIGN, see ``load_prior``. ``steps``: numbers of evaluations of this
+    CoSIGN, see ``load_prior``; "{task}" is replaced. ``steps``: numbers of evaluations of this
     method; empty: those of the spec. ``trials``: number of trials of the search that its numbers
     come from, for tables; None: not stated.
     """
@@ -341,9 +341,11 @@ class Images:
     def digest(self, i: int) -> str:
         """A hash of the values of the i-th image."""
         if i not in self._digests:
-            source = self._source  # preparing a scan takes seconds, reading it does not
-            scan = isinstance(source, Scans)
-            self._digests[i] = digest(source.values(self._numbers[i]) if scan else self[i])
+            source, options = self._source, self.row.options
+            if isinstance(source, Scans):  # preparing a scan takes seconds, reading it does not
+                self._digests[i] = digest(source.values(self._numbers[i]), options)
+            else:
+                self._digests[i] = digest(self[i])
         return self._digests[i]
 
     def measured(self, i: int) -> Measured | None:

@@ -262,8 +262,10 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
     for folder in {target.parent for target in targets}:
         for found in sorted(folder.glob(f"*{RECORD}")):
             name = found.name.removesuffix(RECORD)
-            record = read_record(folder, name) or {}
-            for file in (folder / str(file) for file in record.get("files") or ()):
+            record = read_record(folder, name)
+            if record is None:  # damaged
+                continue
+            for file in (found, *(folder / str(file) for file in record.get("files") or ())):
                 if file not in owners:
                     continue
                 path, target = owners[file]
