@@ -18,7 +18,7 @@ LAYERS = {
     **dict.fromkeys(("core", "errors", "names", "places"), 0),
     **dict.fromkeys(("networks", "schedules", "linalg", "transforms", "rng", "counted", "laws"), 1),
     **dict.fromkeys(("arguments",), 1),
-    **dict.fromkeys(("io", "metrics"), 1),
+    **dict.fromkeys(("io", "metrics", "cluster"), 1),
     **dict.fromkeys(("operators", "priors", "solvers"), 2),
     **dict.fromkeys(("mri", "interop", "training", "problems"), 3),
     **dict.fromkeys(("catalogue", "presets", "baselines", "recon", "tune", "evaluation"), 4),

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from pnpcm import cluster
 from pnpcm.bench import Store, bench, read_spec, run
-from pnpcm.bench.cluster import connect
 from pnpcm.bench.run import Progress
 from pnpcm.bench.spec import Spec
 from pnpcm.bench.store import LOST
+from pnpcm.cluster import connect
 from pnpcm.errors import ArgumentError, MissingExtraError
 
 Same = Callable[[Any], list[Any]]
@@ -85,8 +86,8 @@ def test_the_workers_have_one_thread_and_load_a_prior_once(client: Any, spec: Sp
 def test_few_jobs_are_under_way_at_a_time(
     client: Any, spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "AHEAD", 1)
-    monkeypatch.setattr(run, "LEAST_AHEAD", 1)
+    monkeypatch.setattr(cluster, "AHEAD", 1)
+    monkeypatch.setattr(cluster, "LEAST_AHEAD", 1)
     read = 0
     original = run.job_of
 
@@ -153,7 +154,7 @@ def test_without_arguments_there_is_no_client() -> None:
 
 
 def test_bad_arguments_get_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pnpcm.bench.cluster.TIMEOUT", 1)
+    monkeypatch.setattr("pnpcm.cluster.TIMEOUT", 1)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         silent = f"tcp://127.0.0.1:{free.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""The commands and the code of docs/bench.md and the example of a SLURM cluster run."""
+"""The commands and the code of docs/bench.md and docs/reproduce.md, and the SLURM example, run."""
 
 import importlib.util
 import re
@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,11 +16,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pnpcm.bench import Spec, Store, read_spec
+from pnpcm.bench import Spec, Store, read_spec, reproduce
+from pnpcm.bench.reproduce import KNEES
 from pnpcm.bench.run import planned
 from pnpcm.bench.spec import DataSet, MethodRow, TaskRow
 from pnpcm.bench.store import COLUMNS
 from pnpcm.cli import main
+from pnpcm.mri import phantoms, write_simulated
+from pnpcm.networks import UNet, UNetConfig
+from pnpcm.priors import ConsistencyModel
+from pnpcm.priors.checkpoint import export_openai
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/bench.md").read_text(encoding="utf-8")
@@ -142,3 +148,58 @@ def test_the_example_of_a_slurm_cluster(
     assert seen["jobs"] == (0, 10)
     assert len(Store(Path("out")).keys()) == 2  # Wiener on two measurements
     assert capsys.readouterr().out.endswith("2 of 2 rows\n")
+
+
+@pytest.fixture
+def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Miniature checkpoints and data with the names of docs/reproduce.md, 32×32 pixels."""
+    h5py, lmdb = pytest.importorskip("h5py"), pytest.importorskip("lmdb")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PNPCM_DATA", str(tmp_path / "none"))
+    monkeypatch.setattr(reproduce, "SIDES", {"photo": 32, "scan": 32})
+    few = {n: replace(row, options=row.options | {"lines": 2}) for n, row in KNEES.items()}
+    monkeypatch.setattr(reproduce, "KNEES", few)
+    photos = ("celeba.pt", "celeba_diffusion.pt", "cd_bedroom256_lpips.pt", "edm_bedroom256_ema.pt")
+    for names, channels in ((photos, 3), (("knee.pt",), 2)):
+        network = UNet(
+            UNetConfig(
+                image_size=32, in_channels=channels, model_channels=32, channel_mult=(1,),
+                num_res_blocks=1, attention_resolutions=(), middle_attention=False,
+            )
+        )  # fmt: skip
+        for name in names:
+            export_openai(ConsistencyModel(network), tmp_path / name)
+    (tmp_path / "celeba256").mkdir()
+    Image.fromarray(np.full((40, 50, 3), 99, np.uint8)).save(tmp_path / "celeba256/0.jpg")
+    data = (tmp_path / "celeba256/0.jpg").read_bytes()
+    rooms = str(tmp_path / "bedroom_val_lmdb")
+    with lmdb.open(rooms, map_size=2**20) as base, base.begin(write=True) as transaction:
+        transaction.put(b"0", data)
+    (tmp_path / "multicoil_val").mkdir()
+    for name, kind in (("a", "CORPD_FBK"), ("b", "CORPDFS_FBK")):
+        path = tmp_path / f"multicoil_val/{name}.h5"
+        write_simulated(path, phantoms(11, (40, 40)), n_coils=3)
+        with h5py.File(path, "r+") as file:
+            file.attrs["acquisition"] = kind
+    return tmp_path
+
+
+def test_the_commands_of_the_page_on_the_tables_of_the_paper(
+    own_files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As dry runs: the prior is evaluated once per method and task; see test_reproduce.py."""
+    page = (ROOT / "docs/reproduce.md").read_text(encoding="utf-8")
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+             for line in block.splitlines()]  # fmt: skip
+    commands = [shlex.split(line) for line in lines]
+    assert len(commands) == 7
+    for words in commands:
+        plan = words[1] == "reproduce"
+        monkeypatch.setattr("sys.argv", [*words, *(["--dry-run"] if plan else [])])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        printed = capsys.readouterr()
+        assert exit_.value.code == 0, (words, printed.err)
+        assert ("in the store" in printed.out) == plan
+    assert (own_files / "celeba-teacher.safetensors").is_file()
+    assert not (own_files / "out").exists()

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from pnpcm.bench.figures import Curve, embed, error_map, plot, thumbnail
@@ -22,6 +23,9 @@ from pnpcm.bench.spec import digest
 from pnpcm.bench.store import COLUMNS, Store
 from pnpcm.bench.tables import escape_tex, number
 from pnpcm.errors import ArgumentError, MissingExtraError, UnknownNameError
+from pnpcm.io.files import read_image
+from pnpcm.metrics.kid import kid, vgg_features
+from pnpcm.metrics.lpips import available
 
 SPEC = {
     "name": "by hand", "words": "rows <b>by hand</b>", "metrics": ["psnr", "lpips-vgg"],
@@ -356,3 +360,31 @@ def test_pictures_are_compressed(tmp_path: Path) -> None:
     with_pictures(store, side=256, count=3)
     page = report(store, tmp_path / "out", spec={})[0]
     assert page.stat().st_size < 9 * 100_000  # 50 pictures: 5 MB
+
+
+@pytest.mark.skipif(not available(), reason="LPIPS weights are not installed")
+def test_twenty_pictures_give_the_distance_of_the_sets(tmp_path: Path) -> None:
+    """``best`` has 20 pictures, ``last`` 19, of which the distance is not computed."""
+    rows = [row("best", i, 26.0) for i in range(20)] + [row("last", i, 21.0) for i in range(19)]
+    store = stored(tmp_path / "rows", rows)
+    with_pictures(store, side=16, count=20)
+    report(store, tmp_path, spec=SPEC)
+    text = (tmp_path / "table.csv").read_text(encoding="utf-8")
+    lines = {r["method"]: r for r in csv.DictReader(text.splitlines())}
+    assert lines["last"]["kid-lpips-vgg_mean"] == ""
+    folder = tmp_path / "rows" / "pictures"
+    sets = []
+    for name in (lambda r: r["key"], truth_of):
+        names = [name(r) for r in rows[:20]]
+        images = torch.cat([read_image(folder / f"{n}.png") for n in names])
+        sets.append(vgg_features(images))
+    expected = kid(*sets, generator=torch.Generator().manual_seed(20_250_922))
+    assert float(lines["best"]["kid-lpips-vgg_mean"]) == pytest.approx(expected.mean, rel=1e-3)
+    assert float(lines["best"]["kid-lpips-vgg_std"]) == pytest.approx(expected.std, rel=1e-3)
+    page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+    assert page.text.count("KID (LPIPS-VGG)") == 1
+
+
+def truth_of(saved: dict[str, Any]) -> str:
+    shared = digest(*(saved[c] for c in ("data", "number", "task", "sigma_y", "seed")))
+    return f"{shared}.truth"

@@ -1,13 +1,29 @@
 """Tables of the paper: specs that can be run, published numbers beside means of stored rows."""
 
+import io
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner
 
+from pnpcm.bench import Store, bench, reproduce
 from pnpcm.bench.paper import PUBLISHED
-from pnpcm.bench.reproduce import TABLES, beside, domains, markdown, sensitivity, specs
+from pnpcm.bench.reproduce import KNEES, TABLES, beside, domains, markdown, sensitivity, specs
+from pnpcm.bench.scans import Scans
+from pnpcm.bench.scores import score
+from pnpcm.bench.spec import DataSet, MethodRow, Spec, TaskRow
+from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.mri import phantoms, write_simulated
+from pnpcm.networks import UNet, UNetConfig
 from pnpcm.presets import PRESETS
+from pnpcm.priors import ConsistencyModel, DiffusionModel
+from pnpcm.priors.checkpoint import save_prior
 from pnpcm.solvers import PnPCMConfig
 
 
@@ -36,14 +52,65 @@ def test_every_table_has_specs_without_any_data_folder(
         assert {row.prior for row in rows} == {"natural"}
 
 
+def test_the_data_are_called_by_their_name_and_say_what_they_stand_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PNPCM_DATA", str(tmp_path))
+    found = {one.name: one for one in domains()}
+    assert list(found) == ["fairface", "cbsd68", "ixi", "t1ce"]
+    assert found["fairface"].data.words == "FairFace, 64×64 (stands for CelebA-HQ)"
+    for one in found.values():
+        for spec in TABLES["main"](one):
+            assert list(spec.data) == [one.name]
+            assert "celeba" not in spec.name
+            assert "(stands for " in spec.words
+    (only,) = domains(domain="fastmri-pdfs")
+    assert only.name == "t1ce"
+    (faces,) = (s for s in TABLES["main"](found["fairface"]) if "inpaint-70" in s.tasks)
+    assert faces.methods["CoSIGN"].control == "inpaint-70"
+    assert "CoSIGN" not in TABLES["main"](found["cbsd68"])[0].methods  # has no ControlNet
+    monkeypatch.setenv("PNPCM_DATA", str(tmp_path / "none"))
+    with pytest.raises(ArgumentError, match="domain is 'celeba-hq', which needs PNPCM_DATA"):
+        domains(domain="celeba-hq")
+
+
 def test_with_a_checkpoint_the_presets_and_operators_are_those_of_the_paper(tmp_path: Path) -> None:
     found = {s.name: s for s in specs("main", prior="model.pt", data=str(tmp_path))}
     deblur = found["main-celeba-hq-deblur-gauss"]
     assert deblur.tasks["deblur-gauss"].options["reference"] is True
     assert deblur.methods["PnP-CM"].preset == "pnp-cm/official/deblur-gauss"
-    assert deblur.data["celeba-hq"].side == 256
+    photos = deblur.data["celeba-hq"]
+    assert (photos.options, photos.count, photos.source) == ({"size": 256}, 300, "folder")
+    (blur,) = (
+        s
+        for s in specs("main", prior="a.pt", data=str(tmp_path), kernel_wizard="/b/GOPRO_wVAE.pth")
+        if "nonlinear" in s.name
+    )
+    assert blur.tasks["nonlinear-deblur"].options == {"kernel_wizard": "/b/GOPRO_wVAE.pth"}
+    knees = specs("main", prior="model.pt", data=str(tmp_path), domain="fastmri-pdfs")
+    (r8,) = (s for s in knees if "r8" in s.tasks)
+    assert r8.data["fastmri-pdfs"].options == {"contrast": "pdfs", "size": 320}
+    assert r8.tasks["r8"].options == {"acceleration": 8, "lines": 12, "reference": True}
+    assert r8.tasks["r8"].sigma_y == (0.0,)
+    assert r8.methods["PnP-CM"].preset == "fastmri/pdfs-r8"
+    assert r8.methods["DDS"].preset == "dds/fastmri/r8"
+    (bedroom, *_) = specs("main", prior="model.pt", data=str(tmp_path), domain="lsun-bedroom")
+    assert bedroom.methods["DPS"].preset == "dps/lsun/superres-4"
+
+
+def test_bad_domains(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="prior is given without data"):
         domains(prior="model.pt")
+    with pytest.raises(
+        ArgumentError, match=r"teacher is 't\.pt', but prior and data are not given"
+    ):
+        domains(teacher="t.pt")
+    with pytest.raises(UnknownNameError, match="did you mean 'fastmri-pd'"):
+        domains(domain="fastmri")
+    with pytest.raises(ArgumentError, match=r"which does not exist; see docs/reproduce\.md"):
+        domains("model.pt", str(tmp_path / "none"))
+    with pytest.raises(ArgumentError, match=r"teacher is .* of kind consistency, expected a diff"):
+        domains("gaussian", str(tmp_path), teacher=str(tiny(tmp_path, 3, ConsistencyModel)))
 
 
 def test_unknown_table() -> None:
@@ -75,17 +142,184 @@ def row(method: str, psnr: float, lpips: float, **more: object) -> dict[str, obj
     } | more  # fmt: skip
 
 
-def test_means_stand_beside_the_published_numbers() -> None:
+def test_means_stand_beside_the_published_numbers(tmp_path: Path) -> None:
     rows = [
         row("injection, momentum", 20.0, 0.4),
         row("injection, momentum", 22.0, 0.2),
         row("injection, momentum", 99.0, 0.0, failed="diverged"),
         row("injection, momentum", 50.0, 0.0, spec="main-celeba-hq"),
     ]
-    cells = beside("ablation", rows)
+    used = domains("model.pt", str(tmp_path))
+    cells = beside("ablation", rows, used)
     assert len(cells) == 12
     (ours,) = (c for c in cells if c.count)
     assert (ours.psnr, ours.second, ours.count) == (21.0, pytest.approx(0.3), 2)
-    text = markdown("ablation", cells)
+    text = markdown("ablation", cells, used)
+    assert text.startswith("## ablation: CelebA-HQ, 256×256\n")
     assert "21.00 / 0.300 (paper 27.27 / 0.285)" in text
     assert "– (paper 22.93 / 0.461)" in text
+
+
+def test_cosign_runs_with_the_controlnet_of_its_task(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).resize((64, 64)).save(tmp_path / "a.png")
+    row = MethodRow(preset="cosign/{prior}/{task}", control="{task}")
+    spec = Spec(
+        name="cosign",
+        data={"a": DataSet(str(tmp_path))},
+        tasks={"superres-4": TaskRow("superres", {"factor": 4})},
+        methods={"CoSIGN": row, "without": replace(row, control=None)},
+        priors=("faces",),
+        metrics=("psnr",),
+        pictures=0,
+    )
+    found = {r["method"]: r for r in bench(spec, tmp_path / "out").rows()}
+    assert (found["CoSIGN"]["failed"], found["CoSIGN"]["nfe"]) == (None, 4)
+    assert "needs one with a ControlNet" in found["without"]["failed"]
+
+
+# the experiment of the paper with miniature files of its layouts ---------------------------------
+def tiny(folder: Path, channels: int, kind: Any) -> Path:
+    """A checkpoint of a network of a few thousand weights."""
+    config = UNetConfig(
+        image_size=None, in_channels=channels, model_channels=8, channel_mult=(1, 1),
+        num_res_blocks=1, attention_ds=(), middle_attention=False, norm=False,
+    )  # fmt: skip
+    network, generator = UNet(config), torch.Generator().manual_seed(0)
+    for p in network.parameters():
+        torch.nn.init.normal_(p, std=0.05, generator=generator)
+    path = folder / f"{kind.__name__}{channels}.safetensors"
+    save_prior(kind(network), path)
+    return path
+
+
+def pictures() -> list[bytes]:
+    found = []
+    for i in range(2):
+        file = io.BytesIO()
+        pixels = np.random.default_rng(i).integers(0, 256, (6, 9, 3), dtype=np.uint8)
+        Image.fromarray(pixels).resize((60, 40)).save(file, "PNG")
+        found.append(file.getvalue())
+    return found
+
+
+def volumes(folder: Path) -> None:
+    """Two volumes of 12 slices with 4 coils, of both contrasts, one of one coil, and a text."""
+    h5py = pytest.importorskip("h5py")
+    folder.mkdir()
+    for name, kind in (("file1000007", "CORPD_FBK"), ("file1000000", "CORPDFS_FBK")):
+        write_simulated(folder / f"{name}.h5", phantoms(12, (48, 40)), n_coils=4, noise_std=0.002)
+        with h5py.File(folder / f"{name}.h5", "r+") as file:
+            file.attrs["acquisition"] = kind
+    with h5py.File(folder / "file1.h5", "w") as file:
+        file["kspace"] = np.ones((12, 48, 40), np.complex64)
+    (folder / "readme.txt").write_text("no volume")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """32×32 instead of 256×256 and 320×320 pixels."""
+    monkeypatch.setattr(reproduce, "SIDES", {"photo": 32, "scan": 32})
+    few = {name: replace(row, options=row.options | {"lines": 2}) for name, row in KNEES.items()}
+    monkeypatch.setattr(reproduce, "KNEES", few)
+
+
+def command(*words: object) -> str:
+    done = CliRunner().invoke(app, ["reproduce", *map(str, words)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.usefixtures("small")
+def test_photographs_of_a_folder_by_the_command(tmp_path: Path) -> None:
+    for i, data in enumerate(pictures()):
+        (tmp_path / f"{i}.png").write_bytes(data)
+    prior, out = tiny(tmp_path, 3, ConsistencyModel), tmp_path / "out"
+    words = ("ablation", "--prior", prior, "--data", tmp_path, "--out", out, "--limit", 1)
+    text = command(*words, "--dry-run")
+    assert "ablation-celeba-hq: 12 rows, 0 in the store" in text
+    assert not out.exists()
+    text = command(*words)
+    assert "## ablation: CelebA-HQ, 32×32" in text
+    rows = list(Store(out).rows())
+    assert len(rows) == 12
+    assert {row["failed"] for row in rows} == {None}
+    assert {row["image"] for row in rows} == {"0.png"}
+    assert (out / "ablation.md").is_file()
+
+
+@pytest.mark.usefixtures("small")
+def test_bedrooms_of_an_lmdb_with_a_diffusion_model(tmp_path: Path) -> None:
+    lmdb = pytest.importorskip("lmdb")
+    folder = tmp_path / "bedroom_val_lmdb"
+    with lmdb.open(str(folder), map_size=2**20) as base, base.begin(write=True) as transaction:
+        for i, data in enumerate(pictures()):
+            transaction.put(str(i).encode(), data)
+    own = {"domain": "lsun-bedroom", "teacher": str(tiny(tmp_path, 3, DiffusionModel))}
+    prior = str(tiny(tmp_path, 3, ConsistencyModel))
+    found = {s.name: s for s in specs("main", prior=prior, data=str(folder), **own)}
+    plain = found["main-lsun-bedroom-inpaint-70"]
+    assert list(plain.methods) == ["PnP-CM", "CM", "CM4IR"]
+    assert plain.data["lsun-bedroom"].source == "lmdb"
+    diffusion = found["main-lsun-bedroom-inpaint-70-diffusion"]
+    assert list(diffusion.methods) == ["DPS", "PiGDM", "DiffPIR", "DPnP", "PnP-DM"]
+    bench(plain, tmp_path / "out", limit=1, only=["*/PnP-CM/*", "*/CM4IR/*"])
+    store = bench(diffusion, tmp_path / "out", limit=1, only=["*/DiffPIR/*"])
+    scored = {row["method"]: (row["prior"], row["nfe"]) for row in store.rows()}
+    assert scored == {
+        "PnP-CM": (prior, 4),
+        "CM4IR": (prior, 4),
+        "DiffPIR": (own["teacher"], 100),
+    }
+
+
+@pytest.mark.usefixtures("small")
+def test_knees_of_multi_coil_volumes_by_the_command(tmp_path: Path) -> None:
+    volumes(tmp_path / "val")
+    prior, out = tiny(tmp_path, 2, ConsistencyModel), tmp_path / "out"
+    words = ("momentum", "--domain", "fastmri-pd", "--prior", prior, "--data", tmp_path / "val")
+    text = command(*words, "--out", out)
+    assert "## momentum: fastMRI knee, PD" in text
+    rows = list(Store(out).rows())
+    assert {row["image"] for row in rows} == {"file1000007/5", "file1000007/6"}  # 12 − 2 · 5
+    assert len(rows) == 2 * 2 * 3
+    assert {row["failed"] for row in rows} == {None}
+    assert {row["sigma_y"] for row in rows} == {0.0}
+    assert set(rows[0]["scores"]) == {"psnr", "ssim", "nmse"}
+    with pytest.raises(ArgumentError, match="give the folder of fastMRI's multicoil_val"):
+        Scans(tmp_path / "out")
+    with pytest.raises(ArgumentError, match="shrink or side is given for measured scans"):
+        DataSet("val", "scans", side=32)
+
+
+def test_a_measured_slice_is_the_mvue_of_its_coils(tmp_path: Path) -> None:
+    """By NumPy from the file: crop, combination with the maps, scale, scores of the paper."""
+    volumes(tmp_path / "val")
+    source = Scans(tmp_path / "val", contrast="pdfs", size=32)
+    assert [source.name(i) for i in range(len(source))] == ["file1000000/5", "file1000000/6"]
+    measured, x = source.measured(1), source.image(1, torch.Generator())
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "val" / "file1000000.h5") as file:
+        kspace = file["kspace"][6]
+    shift = {"axes": (-2, -1)}
+
+    def centred(transform: Any, values: Any) -> Any:
+        return np.fft.fftshift(transform(np.fft.ifftshift(values, **shift), norm="ortho"), **shift)
+
+    coils = centred(np.fft.ifft2, kspace)
+    top, left = ((n - 32) // 2 for n in coils.shape[1:])
+    coils = coils[:, top : top + 32, left : left + 32]
+    maps = measured.coil_maps[0].numpy()
+    mvue = (maps.conj() * coils).sum(0)
+    top = np.abs(mvue).max()
+    np.testing.assert_allclose(x[0] + 1j * x[1], mvue / top, atol=1e-5)
+    np.testing.assert_allclose(
+        measured.kspace[0], centred(np.fft.fft2, coils) / top, atol=1e-5 * np.abs(kspace).max()
+    )
+    noisy = x[None] + 0.05
+    a, b = (np.abs((t[0, 0] + 1j * t[0, 1]).numpy()) * measured.support.numpy()
+            for t in (noisy, x[None]))  # fmt: skip
+    db = 20 * np.log10(b.max() / np.sqrt(np.mean((a - b) ** 2)))
+    assert score(noisy, x[None], ["psnr"], measured)["psnr"] == pytest.approx(db, abs=1e-3)

@@ -162,7 +162,7 @@ def test_other_weights_on_a_worker_are_refused(
 ) -> None:
     row, key = next(run.planned(spec))
     job = run.job_of(spec, row, key)
-    monkeypatch.setattr(run, "weights_of", lambda name: ("others",))
+    monkeypatch.setattr(run, "weights_of", lambda prior: ("others",))
     saved, _ = run.compute(job)
     assert saved["failed"].startswith(LOST)
     assert "other weights" in saved["failed"]

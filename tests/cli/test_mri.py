@@ -155,6 +155,19 @@ def test_two_scans_of_one_name_are_refused(raw: Path, tmp_path: Path) -> None:
     refused("same output name", "mri", raw, other, "--out", tmp_path / "out")
 
 
+def test_scans_that_would_replace_files_are_refused(raw: Path, tmp_path: Path) -> None:
+    """The std of ``head`` has the name of the result of ``head_std``; h5 that of the scan."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("head.h5", "head_std.h5"):
+        (folder / name).write_bytes(raw.read_bytes())
+    out = tmp_path / "out"
+    refused("would both write .*head_std.nii.gz", "mri", folder, "--samples", 2, "--out", out)
+    refused("head.h5 is an input; give another", "mri", folder, "--out", folder)
+    assert not out.exists()
+    assert sorted(p.name for p in folder.iterdir()) == ["head.h5", "head_std.h5"]
+
+
 def test_messages_use_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:
     refused(r"--steps must be", "mri", raw, "--steps", 0, "--out", tmp_path)
     refused(r"--sigma-y is 'x'", "mri", raw, "--sigma-y", "x", "--out", tmp_path)

@@ -1,9 +1,13 @@
 """``pnpcm restore`` and ``simulate``: images from files of many kinds, and error messages."""
 
 import json
+import os
+import struct
 import subprocess
 import sys
 import time
+import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +19,14 @@ from PIL import Image, ImageDraw, ImageFilter
 
 import pnpcm as package
 from pnpcm.cli import main
+from pnpcm.errors import ArgumentError
 from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
+from pnpcm.problems.measurement import Measurement, write_measurement
 
 DATA = Path(package.__file__).parent / "data"
+LARGE = "{'descr': '<f8', 'fortran_order': False, 'shape': (999999, 999999, 9), }"
+"""Header of an array of 72 TB."""
 
 
 @dataclass
@@ -113,6 +121,76 @@ def test_one_bad_file_among_good_ones(run: Run, tmp_path: Path) -> None:
     left = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert left == ["good.denoise.png", "good.denoise.result.json"]
     assert done.out.splitlines()[-1] == f"1 done, 2 failed; results in {tmp_path / 'out'}"
+
+
+def test_bad_files_of_any_kind_are_named_and_the_rest_is_done(run: Run, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    noisy(24).save(folder / "good.png")
+    (folder / "loop.png").symlink_to(folder / "loop.png")
+    (folder / "nowhere.png").symlink_to(folder / "not there.png")
+    Path(os.fsdecode(os.fsencode(folder) + b"/odd\xff.png")).write_bytes(
+        (folder / "good.png").read_bytes()
+    )
+    size = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)  # 3.6 gigapixels in 33 bytes
+    chunk = b"IHDR" + size
+    crc = struct.pack(">I", zlib.crc32(chunk))
+    (folder / "huge.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"\0\0\0\x0d" + chunk + crc)
+    for name, header in (("token", "{'descr': ("), ("deep", "(" * 9000), ("large", LARGE)):
+        with zipfile.ZipFile(folder / f"{name}.npz", "w") as file:
+            text = header.encode().ljust(117) + b"\n"
+            head = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text))
+            file.writestr("pnpcm.npy", head + text)
+    os.mkfifo(folder / "pipe.png")  # is not read
+    words = ("restore", folder, "--task", "denoise", "--out", out)
+    done = run(*words)
+    assert done.code == 1
+    lines = [line for line in done.err.splitlines() if line.startswith("pnpcm: ")]
+    bad = ("deep.npz", "huge.png", "large.npz", "loop.png", "nowhere.png", "odd\\xff.png", "token")
+    assert len(lines) == len(bad)
+    for line, name in zip(lines, bad, strict=True):
+        assert f"{folder}/{name}" in line
+    assert "Traceback" not in done.err
+    assert sorted(p.name for p in out.iterdir()) == [
+        "good.denoise.png",
+        "good.denoise.result.json",
+    ]
+    rows = [json.loads(line) for line in run(*words, "--json").out.splitlines()]
+    assert [row["status"] for row in rows].count("failed") == len(bad)
+
+
+def test_several_measurements_in_a_file_are_refused(run: Run, tmp_path: Path) -> None:
+    task = package.problems.Denoise()
+    y = torch.zeros(2, 3, 16, 16)
+    write_measurement(tmp_path / "two.npz", Measurement(y, task, 0.1))
+    done = run("restore", tmp_path / "two.npz", "--out", tmp_path / "out")
+    assert done.code == 2
+    assert "two.npz has 2 measurements, but a result is one image" in done.err
+    assert not (tmp_path / "out").exists()
+    both = package.restore(y, task, "gaussian", sigma_y=0.1)
+    with pytest.raises(ArgumentError, match=r"x has 2 images, but .*two\.png is one"):
+        both.save(tmp_path / "two.png")
+
+
+def test_the_same_name_of_another_folder_is_refused(run: Run, tmp_path: Path) -> None:
+    words = ("restore", "--task", "denoise", "--out", tmp_path / "out")
+    for folder, std in (("1", 10), ("2", 20)):
+        (tmp_path / folder).mkdir()
+        noisy(24, std).save(tmp_path / folder / "a.png")
+    assert run(*words, tmp_path / "1").code == 0
+    before = (tmp_path / "out" / "a.denoise.png").read_bytes()
+    done = run(*words, tmp_path / "2")
+    assert done.code == 2
+    assert f"is a result of {tmp_path}/1/a.png" in done.err
+    assert (tmp_path / "out" / "a.denoise.png").read_bytes() == before
+
+
+def test_simulate_writes_a_file_for_each_of_two_equal_names(run: Run, tmp_path: Path) -> None:
+    for name in ("a.png", "a.tif"):
+        picture(24).save(tmp_path / name)
+    words = (tmp_path / "a.png", tmp_path / "a.tif", "--task", "denoise")
+    assert run("simulate", *words, "--out", tmp_path / "out").code == 0
+    assert {p.name for p in (tmp_path / "out").glob("*.npz")} == {"a_png.npz", "a_tif.npz"}
 
 
 def test_scribbles_by_mask_and_by_colour(run: Run, tmp_path: Path) -> None:

@@ -168,6 +168,26 @@ def test_values_follow_from_the_definition(network: str, pooling: str) -> None:
 
 
 @needs_weights
+@pytest.mark.parametrize("network", ["vgg", "alex"])
+def test_five_kinds_of_change_follow_from_the_definition(network: str) -> None:
+    """Noise, blur, shift, contrast and a grey image, in float64."""
+    x = image()[..., 40:74, 90:126]
+    noise = torch.randn(x.shape, generator=gen(), dtype=torch.float64)
+    changed = {
+        "noise": x + 0.2 * noise,
+        "blur": torch.nn.functional.avg_pool2d(x, 3, 1, 1),
+        "shift": x.roll((1, 2), (-2, -1)),
+        "contrast": 0.6 * x + 0.1,
+        "grey": x.mean(1, keepdim=True).expand_as(x),
+    }
+    others = torch.cat(list(changed.values())).clamp(-1, 1)
+    expected = [by_definition(other, x[0], network, "max") for other in others]
+    assert min(expected) > 1e-3
+    found = lpips(others, x.expand_as(others), network=network)
+    assert found.tolist() == pytest.approx(expected, rel=1e-6)
+
+
+@needs_weights
 def test_values_are_those_of_the_original_program() -> None:
     """Published values of lpips.LPIPS(net="vgg") for ten pairs from np.random.seed(123)."""
     source = np.random.RandomState(123)

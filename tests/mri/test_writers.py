@@ -19,7 +19,7 @@ from PIL import Image
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError, UnknownNameError
 from pnpcm.mri.scan import Geometry
-from pnpcm.mri.writers import WRITERS, Volume, check_formats, write_volume
+from pnpcm.mri.writers import WRITERS, Volume, check_formats, volume_files, write_volume
 from pnpcm.mri.writers.pictures import evenly, palette, shade, window
 
 C, S = math.cos(math.radians(30)), math.sin(math.radians(30))
@@ -408,3 +408,10 @@ def test_axes_that_are_none_are_not_written() -> None:
         volume(replace(OBLIQUE, readout=(0.0, 0.0, 0.0))).affine()
     with pytest.raises(ArgumentError, match=r"geometry\.voxel is"):
         volume(replace(OBLIQUE, voxel=(1.0, 0.0, 1.0))).affine()
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_the_names_of_all_files_are_known_before(tmp_path: Path, several: bool) -> None:
+    v = volume() if several else volume(std=None)
+    paths = write_volume(v, tmp_path, list(WRITERS))
+    assert [p.name for p in paths] == volume_files(v.name, list(WRITERS), several=several)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from pnpcm.bench.run import measured_of, options_of, planned, priors_of, shard_of
+from pnpcm.bench.run import measured_of, options_of, planned, prior_of, priors_of, shard_of
 from pnpcm.bench.spec import Row, Spec
 from pnpcm.bench.store import Store
 from pnpcm.errors import PnPCMError
@@ -95,16 +95,18 @@ def _evaluated(spec: Spec, row: Row) -> float | None:
     """Seconds of one evaluation of the prior times their number; None if that is not known."""
     x, method = spec.images(row.data)[row.image], spec.methods[row.method]
     try:
-        measured = measured_of(row, x, spec.tasks[row.task])
-        options = options_of(row, method)
-        plan, _ = plan_photo(measured.y, measured.task, options, priors_of(row.prior))
+        scan = spec.images(row.data).measured(row.image)
+        measured = measured_of(row, x, spec.tasks[row.task], scan)
+        options = options_of(row, method, spec.device)
+        priors = priors_of(prior_of(spec, row))
+        plan, _ = plan_photo(measured.y, measured.task, options, priors)
     except PnPCMError:  # the row will state the reason, at once
         return 0.0
     nfe = getattr(plan.config, "nfe", 0)
     if plan.prior is None or not nfe:
         return None
     start = time.perf_counter()
-    plan.prior(x, plan.prior.sigma_max)
+    plan.prior(x.to(spec.device), plan.prior.sigma_max)
     return float(nfe) * method.samples * (time.perf_counter() - start)
 
 

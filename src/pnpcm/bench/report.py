@@ -8,19 +8,26 @@ import re
 from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
+from PIL import Image
+from torch import Tensor
+
 from pnpcm.bench import figures
 from pnpcm.bench.figures import Curve
 from pnpcm.bench.run import PICTURES
-from pnpcm.bench.scores import METRICS, conventions
+from pnpcm.bench.scores import LEAST_SIDE, METRICS, conventions
 from pnpcm.bench.spec import digest
 from pnpcm.bench.stats import (
     LEVEL,
     RESAMPLES,
+    SEED,
     Cell,
     Group,
     cells,
@@ -33,12 +40,15 @@ from pnpcm.bench.stats import (
 from pnpcm.bench.store import Saved, Store
 from pnpcm.bench.tables import heading, number, to_csv, to_tex
 from pnpcm.errors import ArgumentError, MissingExtraError
-from pnpcm.io.files import write_text
+from pnpcm.io.files import read_image, write_text
+from pnpcm.metrics.kid import LEAST, kid, vgg_features
+from pnpcm.metrics.lpips import available
 
 FEW_IMAGES = 10
 """Below this number of images a page says that intervals are rough."""
 MOST_PLOTTED = 24
 """Groups that are plotted, the first ones: a plot takes a tenth of a second and 15 kB."""
+KID_DIGITS = 4
 PLOTTED = ("psnr", "lpips-vgg", "lpips-alex")
 COLUMNS = (
     "key", "data", "image", "number", "task", "sigma_y", "seed", "prior", "method", "steps",
@@ -68,9 +78,10 @@ def report(
     order = _Order(spec, rows)
     metrics = order.metrics
     reference = order.methods[0] if reference is None else reference
-    groups = order.sorted(cells(rows, metrics=metrics, reference=reference))
-    title = str(spec.get("name") or "benchmark")
     shown = _Pictures(store.folder / PICTURES)
+    groups = order.sorted(cells(rows, metrics=metrics, reference=reference))
+    groups = _with_kid(groups, rows, shown)
+    title = str(spec.get("name") or "benchmark")
     values = {
         "title": title,
         "spec": _spec(spec),
@@ -226,6 +237,9 @@ def _table(i: int, group: Group, found: Sequence[Cell], metrics: Sequence[str]) 
         "rows": [
             {
                 "cell": cell,
+                "kid": None
+                if cell.kid is None
+                else [number(v, KID_DIGITS) for v in (cell.kid.mean, cell.kid.std)],
                 "scores": [_score(cell, name, ranks[name]) for name in used],
                 "nfe": number(mean(cell.nfe), _digits(mean(cell.nfe))),
                 "vjps": number(mean(cell.vjps), _digits(mean(cell.vjps))),
@@ -235,6 +249,7 @@ def _table(i: int, group: Group, found: Sequence[Cell], metrics: Sequence[str]) 
             for cell in found
         ],
         "searched": any(cell.trials is not None for cell in found),
+        "kid": any(cell.kid is not None for cell in found),
     }
 
 
@@ -388,6 +403,40 @@ def _trajectories(rows: Iterable[Saved], shown: _Pictures, order: _Order) -> lis
             {"data": data, "task": task, "sigma_y": f"{level:g}", "image": name, "strips": strips}
         )
     return sections
+
+
+# sets of pictures --------------------------------------------------------------------------------
+def _with_kid(groups: Groups, rows: Iterable[Saved], shown: _Pictures) -> Groups:
+    """The cells with the KID of their pictures, if at least ``LEAST`` colour ones are kept."""
+    if not available():
+        return groups
+    pairs: dict[tuple[Any, ...], list[tuple[Path, Path]]] = defaultdict(list)
+    for row in rows:
+        path, truth = shown.find(f"{row['key']}.png"), shown.shared(row, "truth")
+        if path is not None and truth is not None and failure(row) is None:
+            group = Group(row["data"], row["prior"], row["task"], row["sigma_y"])
+            pairs[group, row["method"], row["steps"]].append((path, truth))
+    features = cache(_features)
+    found = {}
+    for key, each in pairs.items():
+        if len(each) < LEAST:
+            continue
+        sets = [[f for p in each if (f := features(p[k])) is not None] for k in range(2)]
+        if all(len(some) >= LEAST for some in sets):
+            x, x_true = (torch.stack(some) for some in sets)
+            found[key] = kid(x, x_true, generator=torch.Generator().manual_seed(SEED))
+    return {
+        group: [replace(c, kid=found.get((group, c.method, c.steps))) for c in each]
+        for group, each in groups.items()
+    }
+
+
+def _features(path: Path) -> Tensor | None:
+    """Features of a colour picture; None for a grey one, of a scan."""
+    with Image.open(path) as picture:
+        if picture.mode != "RGB" or min(picture.size) < LEAST_SIDE["lpips-vgg"]:
+            return None
+    return vgg_features(read_image(path))[0]
 
 
 # plots and failures ------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """reproduce: the tables of the paper as specs, and ours beside the published numbers.
 
 With nothing given, the shipped priors are used on images of ``$PNPCM_DATA`` or, without it, on the
-bundled photographs. With a checkpoint and a folder of images (``prior``, ``data``) the paper's own
-presets and operators of the released code are used on 256×256 pixels.
+bundled photographs. With a checkpoint and the data of a domain (``prior``, ``data``) it is the
+experiment of the paper: its presets and masks, the operators of the released code, its number of
+images.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import numpy as np
 
 from pnpcm.baselines import BASELINES, LINEAR
 from pnpcm.bench.paper import PUBLISHED, Published
+from pnpcm.bench.run import Chosen, priors_of
 from pnpcm.bench.spec import DataSet, MethodRow, Spec, TaskRow
-from pnpcm.errors import ArgumentError
+from pnpcm.catalogue import controls, is_name
+from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.names import Table
 from pnpcm.places import place
 from pnpcm.presets import PRESETS
-from pnpcm.solvers import PnPCMConfig
+from pnpcm.solvers import SOLVERS, PnPCMConfig
 
 BUNDLED = str(Path(__file__).parents[1] / "data")
 HELD_OUT = (546, 565, 577, 603, 606, 632)
@@ -39,6 +42,11 @@ RELEASED = {
     "phase-retrieval": TaskRow("phase-retrieval", {"reference": True}),
 }
 """Tasks whose published scores belong to the operators of the released code."""
+KNEES = {
+    f"r{r}": TaskRow("mri", {"acceleration": r, "lines": lines, "reference": True}, (0.0,))
+    for r, lines in ((4, 24), (8, 12))
+}
+"""Measured scans with the masks of the released code; no noise is added."""
 SCANS = {f"r{r}": TaskRow("mri", {"acceleration": r}, (0.005,)) for r in (4, 8)}
 METHODS = {
     "PnP-CM": "pnp-cm",
@@ -49,52 +57,128 @@ METHODS = {
     "PnP-DM": "pnp-dm",
     "DDS": "dds",
     "CM": "cm-iterative",
+    "CoSIGN": "cosign",
     "CM4IR": "cm4ir",
 }
-"""Names in the tables → rows of ``SOLVERS``. CoSIGN needs a network per task and is left out."""
+"""Names in the tables → rows of ``SOLVERS``."""
+PAPER = {
+    "celeba-hq": "CelebA-HQ",
+    "lsun-bedroom": "LSUN bedroom",
+    "fastmri-pd": "fastMRI knee, PD",
+    "fastmri-pdfs": "fastMRI knee, PD-FS",
+}
+"""Data sets of the paper, in the columns of the store and in words."""
+IMAGES = 300
+"""Photographs per data set in the paper; of scans 10 volumes without 5 slices at both ends."""
+SIDES = {"photo": 256, "scan": 320}
+"""Sides of the images in the paper, in pixels."""
+FEW = 2
+"""Images per data set with shipped priors, whose scores are not comparable anyway."""
 FACTORS = 12
 """Draws of the sensitivity study."""
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Where a data set of the paper is replaced: ``paper`` is its name there."""
+    """A data set of the paper (``paper``) and what is used: the data ``name`` and ``prior``.
+
+    ``teacher``: prior of the methods that need a diffusion model; None: ``prior`` has both kinds,
+    or there is none.
+    """
 
     paper: str
+    name: str
     prior: str
     data: DataSet
     tasks: dict[str, TaskRow]
     photo: bool = True
     own: bool = False
     """Whether prior and data are the user's: presets of the paper."""
+    teacher: str | None = None
 
 
-def domains(prior: str | None = None, data: str | None = None) -> list[Domain]:
-    """The data sets of the paper, or what stands for them here."""
+def domains(
+    prior: str | None = None,
+    data: str | None = None,
+    *,
+    domain: str | None = None,
+    teacher: str | None = None,
+    kernel_wizard: str | None = None,
+) -> list[Domain]:
+    """The data sets of the paper, or what stands for them here.
+
+    ``domain``: one of ``PAPER``; with ``prior`` and ``data`` None is celeba-hq. ``teacher``: prior
+    of the methods that need a diffusion model. ``kernel_wizard``: file of the paper's blur network.
+    """
+    if domain is not None and domain not in PAPER:
+        raise UnknownNameError("domain", domain, PAPER)
     if (prior is None) != (data is None):
         given, other = ("prior", "data") if data is None else ("data", "prior")
         raise ArgumentError(f"{given} is given without {other}; give both, or none of them")
     if prior is not None and data is not None:
-        tasks = PHOTO_TASKS | RELEASED
-        return [Domain("celeba-hq", prior, DataSet(data, side=256, words=data), tasks, own=True)]
+        real = _real(domain or "celeba-hq", prior, Path(data), teacher)
+        if kernel_wizard is None:
+            return [real]
+        blur = TaskRow("nonlinear-deblur", {"kernel_wizard": str(Path(kernel_wizard).absolute())})
+        return [replace(real, tasks=real.tasks | {"nonlinear-deblur": blur})]
+    for name, value in (("teacher", teacher), ("kernel_wizard", kernel_wizard)):
+        if value is not None:
+            raise ArgumentError(f"{name} is {value!r}, but prior and data are not given; give them")
+    found = _shipped()
+    if domain is not None and domain not in [one.paper for one in found]:
+        raise ArgumentError(f"domain is {domain!r}, which needs PNPCM_DATA, or prior and data")
+    return [one for one in found if domain in (None, one.paper)]
+
+
+def _real(paper: str, prior: str, data: Path, teacher: str | None) -> Domain:
+    """The experiment of the paper with its own data."""
+    if not data.exists():
+        raise ArgumentError(f"data is {data}, which does not exist; see docs/reproduce.md")
+    kinds = priors_of(Chosen(teacher)).kinds if teacher is not None else ("edm",)
+    if not {"edm", "vp"} & set(kinds):
+        raise ArgumentError(
+            f"teacher is {teacher!r} of kind {kinds[0]}, expected a diffusion model; state the "
+            f"kind of a .pt file: pnpcm priors convert {teacher} teacher.safetensors --kind edm "
+            "(or vp)"
+        )
+    path = str(data.absolute())
+    if paper.startswith("fastmri"):
+        options = {"contrast": paper.partition("-")[2], "size": SIDES["scan"]}
+        scans = DataSet(path, "scans", options=options, words=PAPER[paper])
+        return Domain(paper, paper, prior, scans, KNEES, photo=False, own=True, teacher=teacher)
+    source = "lmdb" if (data / "data.mdb").is_file() else "folder"
+    side = SIDES["photo"]
+    words = f"{PAPER[paper]}, {side}×{side}"
+    photos = DataSet(path, source, count=IMAGES, options={"size": side}, words=words)
+    return Domain(paper, paper, prior, photos, PHOTO_TASKS | RELEASED, own=True, teacher=teacher)
+
+
+def _shipped() -> list[Domain]:
+    """The shipped priors, on images that stand for those of the paper."""
     if not place("PNPCM_DATA").is_dir():
-        words = "bundled photographs of 128×128"
-        bundled = DataSet(BUNDLED, side=128, words=words)
-        return [Domain("lsun-bedroom", "natural", bundled, PHOTO_TASKS)]
-    faces = DataSet("$PNPCM_DATA/faces_test", count=100, shrink=2, words="FairFace, 64×64")
-    photos = DataSet("$PNPCM_DATA/natural_test", side=128, words="CBSD68, crops of 128×128")
+        bundled = DataSet(BUNDLED, side=128, words=_instead("photographs, 128×128", "lsun-bedroom"))
+        return [Domain("lsun-bedroom", "bundled", "natural", bundled, PHOTO_TASKS)]
+    faces = DataSet("$PNPCM_DATA/faces_test", count=100, shrink=2,
+                    words=_instead("FairFace, 64×64", "celeba-hq"))  # fmt: skip
+    photos = DataSet("$PNPCM_DATA/natural_test", side=128,
+                     words=_instead("CBSD68, crops of 128×128", "lsun-bedroom"))  # fmt: skip
     slices = {"jitter": 0.0, "only": {"subject": list(HELD_OUT)}}
+    held_out = _instead("IXI, held-out subjects, simulated coils", "fastmri-pd")
     ixi = DataSet("$PNPCM_DATA/mri/ixi_t1_axial_128.npz", "magnitude", 100, options=slices,
-                  words="IXI, held-out subjects, simulated coils")  # fmt: skip
+                  words=held_out)  # fmt: skip
+    enhanced = _instead("contrast-enhanced T1, simulated coils", "fastmri-pdfs")
     t1ce = DataSet("$PNPCM_DATA/mri_test/t1ce_mixed_planes_128_test.npz", "magnitude", 100,
-                   options={"jitter": 0.0},
-                   words="contrast-enhanced T1, simulated coils")  # fmt: skip
+                   options={"jitter": 0.0}, words=enhanced)  # fmt: skip
     return [
-        Domain("celeba-hq", "faces", faces, PHOTO_TASKS),
-        Domain("lsun-bedroom", "natural", photos, PHOTO_TASKS),
-        Domain("fastmri-pd", "mri", ixi, SCANS, photo=False),
-        Domain("fastmri-pdfs", "mri", t1ce, SCANS, photo=False),
+        Domain("celeba-hq", "fairface", "faces", faces, PHOTO_TASKS),
+        Domain("lsun-bedroom", "cbsd68", "natural", photos, PHOTO_TASKS),
+        Domain("fastmri-pd", "ixi", "mri", ixi, SCANS, photo=False),
+        Domain("fastmri-pdfs", "t1ce", "mri", t1ce, SCANS, photo=False),
     ]
+
+
+def _instead(words: str, paper: str) -> str:
+    return f"{words} (stands for {PAPER[paper]})"
 
 
 # tables ------------------------------------------------------------------------------------------
@@ -102,8 +186,8 @@ def _spec(table: str, domain: Domain, methods: dict[str, MethodRow], **more: Any
     tasks = more.pop("tasks", domain.tasks)
     metrics = ("psnr", "ssim", "lpips-vgg") if domain.photo else ("psnr", "ssim", "nmse")
     return Spec(
-        name=f"{table}-{domain.paper}",
-        data={domain.paper: domain.data},
+        name=f"{table}-{domain.name}",
+        data={domain.name: domain.data},
         tasks=dict(tasks),
         methods=methods,
         priors=(domain.prior,),
@@ -113,9 +197,12 @@ def _spec(table: str, domain: Domain, methods: dict[str, MethodRow], **more: Any
     )
 
 
-def _published_row(method: str, task: str) -> str | None:
-    """The row of ``BASELINES`` with the numbers of the publication."""
-    for origin in ("official", "fastmri", "lsun"):
+def _published_row(method: str, domain: Domain, task: str) -> str | None:
+    """The row of ``BASELINES`` or ``PRESETS`` with the numbers of the publication for a domain."""
+    if method == "pnp-cm" and domain.paper == "fastmri-pdfs":
+        return f"fastmri/pdfs-{task}"
+    origins = {"lsun-bedroom": ("lsun", "official")}.get(domain.paper, ("official",))
+    for origin in origins if domain.photo else ("fastmri", "official"):
         if f"{method}/{origin}/{task}" in BASELINES:
             return f"{method}/{origin}/{task}"
     return None
@@ -125,22 +212,47 @@ def main(domain: Domain) -> list[Spec]:
     """Every method on every task of a data set: tuned numbers, for PnP-CM also the published."""
     found = []
     for task, row in domain.tasks.items():
-        methods = {}
-        for label, method in METHODS.items():
-            published = _published_row(method, task)
-            tuned = f"{method}/{domain.prior}/{task}"
-            if domain.own:
-                if published is not None:
-                    methods[label] = MethodRow(preset=published)
-            elif tuned in BASELINES:
-                methods[label] = MethodRow(preset=tuned, trials=12)
-            if label == "PnP-CM" and not domain.own:
-                methods["PnP-CM, shipped preset"] = MethodRow(preset=f"{domain.prior}/{task}")
-                methods["PnP-CM, published numbers"] = MethodRow(preset=published)
-                methods["pnpcm, default"] = MethodRow()
-        found.append(replace(_spec("main", domain, methods, tasks={task: row}),
-                             name=f"main-{domain.paper}-{task}"))  # fmt: skip
+        methods = _own_methods(domain, task) if domain.own else _tuned_methods(domain, task)
+        for prior, some in methods.items():
+            spec = _spec("main", replace(domain, prior=prior), some, tasks={task: row})
+            more = "-diffusion" if prior != domain.prior else ""
+            found.append(replace(spec, name=f"main-{domain.name}-{task}{more}"))
     return found
+
+
+def _own_methods(domain: Domain, task: str) -> dict[str, dict[str, MethodRow]]:
+    """Prior → methods with published numbers; those of diffusion models use ``teacher``."""
+    found: dict[str, dict[str, MethodRow]] = {}
+    for label, method in METHODS.items():
+        preset, kinds = _published_row(method, domain, task), SOLVERS[method].kinds
+        control = task if method == "cosign" else None
+        if preset is None or (control and control not in _controls(domain.prior)):
+            continue
+        diffusion = bool(kinds) and "consistency" not in kinds
+        prior = domain.teacher if diffusion and domain.teacher is not None else domain.prior
+        found.setdefault(prior, {})[label] = MethodRow(preset=preset, control=control)
+    return found
+
+
+def _tuned_methods(domain: Domain, task: str) -> dict[str, dict[str, MethodRow]]:
+    """The shipped prior → methods with the numbers of the fair tuning."""
+    methods = {}
+    for label, method in METHODS.items():
+        tuned = f"{method}/{domain.prior}/{task}"
+        control = task if method == "cosign" else None
+        if tuned in BASELINES and (control is None or control in _controls(domain.prior)):
+            methods[label] = MethodRow(preset=tuned, trials=12, control=control)
+        if label == "PnP-CM":
+            published = _published_row(method, replace(domain, paper="celeba-hq"), task)
+            methods["PnP-CM, shipped preset"] = MethodRow(preset=f"{domain.prior}/{task}")
+            methods["PnP-CM, published numbers"] = MethodRow(preset=published)
+            methods["pnpcm, default"] = MethodRow()
+    return {domain.prior: methods}
+
+
+def _controls(prior: str) -> dict[str, Path]:
+    """ControlNets of a prior of the catalogue, by task."""
+    return controls(prior) if is_name(prior) else {}
 
 
 def ablation(domain: Domain) -> list[Spec]:
@@ -164,10 +276,13 @@ def momentum(domain: Domain) -> list[Spec]:
     cells = {
         "no momentum": MethodRow(preset="fastmri/pd-r8", settings={"mu": 0.0}),
         "momentum": MethodRow(preset="fastmri/pd-r8"),
-        "no momentum, shipped preset": MethodRow(preset="mri/r8", settings={"mu": 0.0}),
-        "momentum, shipped preset": MethodRow(preset="mri/r8"),
     }
-    return [_spec("momentum", domain, cells, tasks={"r8": SCANS["r8"]}, steps=(4, 10, 20))]
+    if not domain.own:
+        cells |= {
+            "no momentum, shipped preset": MethodRow(preset="mri/r8", settings={"mu": 0.0}),
+            "momentum, shipped preset": MethodRow(preset="mri/r8"),
+        }
+    return [_spec("momentum", domain, cells, tasks={"r8": domain.tasks["r8"]}, steps=(4, 10, 20))]
 
 
 def nfe_noise(domain: Domain) -> list[Spec]:
@@ -224,11 +339,17 @@ TABLES: Table[Callable[[Domain], list[Spec]]] = Table(
 )
 
 
-def specs(table: str, *, prior: str | None = None, data: str | None = None) -> list[Spec]:
-    """The specs of a table, or of ``all``."""
+def specs(
+    table: str,
+    *,
+    prior: str | None = None,
+    data: str | None = None,
+    **own: str | None,
+) -> list[Spec]:
+    """The specs of a table, or of ``all``; ``own``: see :func:`domains`."""
     names = list(TABLES) if table == "all" else [table]
-    where = domains(prior, data)
-    return [spec for name in names for domain in where for spec in TABLES[name](domain)]
+    where = domains(prior, data, **own)
+    return [spec for name in names for one in where for spec in TABLES[name](one)]
 
 
 def merged(name: str, parts: Sequence[Spec]) -> dict[str, Any]:
@@ -254,9 +375,11 @@ class Beside:
     nfe: int | None = None
 
 
-def beside(table: str, rows: Iterable[dict[str, Any]]) -> list[Beside]:
-    """Published cells of a table with the means of the stored rows of the same name."""
-    wanted: Sequence[Published] = [p for p in PUBLISHED if p.table == table]
+def beside(table: str, rows: Iterable[dict[str, Any]], used: Sequence[Domain]) -> list[Beside]:
+    """Published cells of a table with the means of the stored rows of the data in their place."""
+    names = {one.paper: one.name for one in used}
+    wanted = [p for p in PUBLISHED if p.table == table and p.data in names]
+    noise = {one.paper: {t: row.sigma_y for t, row in one.tasks.items()} for one in used}
     prefix = f"{table}-"
     own: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
@@ -266,9 +389,9 @@ def beside(table: str, rows: Iterable[dict[str, Any]]) -> list[Beside]:
     found = []
     for cell in wanted:
         scan = cell.data.startswith("fastmri")
-        level = 0.005 if scan else cell.sigma_y
+        level = (noise[cell.data][cell.task] or (cell.sigma_y,))[0]
         steps = cell.nfe if table in ("momentum", "nfe-noise") else None
-        rows_of = own.get((cell.data, cell.task, cell.method, level, steps), [])
+        rows_of = own.get((names[cell.data], cell.task, cell.method, level, steps), [])
         means = {
             name: float(np.mean([r["scores"][name] for r in rows_of]))
             for name in ("psnr", "ssim" if scan else "lpips-vgg")
@@ -280,13 +403,13 @@ def beside(table: str, rows: Iterable[dict[str, Any]]) -> list[Beside]:
     return found
 
 
-def markdown(table: str, cells: Sequence[Beside]) -> str:
+def markdown(table: str, cells: Sequence[Beside], used: Sequence[Domain]) -> str:
     """A table with one line per method (and steps, noise), ours before the published numbers."""
-    lines = []
+    lines, words = [], {one.paper: one.data.words for one in used}
     for data in dict.fromkeys(c.published.data for c in cells):
         some = [c for c in cells if c.published.data == data]
         tasks = list(dict.fromkeys(c.published.task for c in some))
-        lines += [f"## {table}, {data} in the paper", ""]
+        lines += [f"## {table}: {words[data]}", ""]
         lines += [
             f"| method | NFE, ours / paper | {' | '.join(tasks)} |",
             "|---" * (len(tasks) + 2) + "|",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import io
 import os
 import platform
@@ -15,9 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,9 +22,12 @@ from torch import Tensor, nn
 
 from pnpcm import __version__
 from pnpcm.baselines import BASELINES, Baseline
+from pnpcm.bench.scans import Measured
 from pnpcm.bench.scores import conventions, score
 from pnpcm.bench.spec import MethodRow, Row, Spec, TaskRow, digest, matches
 from pnpcm.bench.store import LOST, Store
+from pnpcm.catalogue import load_prior
+from pnpcm.cluster import computed
 from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.files import to_picture, write_atomically, write_json
 from pnpcm.presets import PRESETS, Preset
@@ -43,15 +43,19 @@ SOLVER_SEED = 7_000_000
 MANY = 1_000_000
 """Image i of seed s is measured with seed MANY s + i."""
 PICTURES = "pictures"
-AHEAD = 3
-"""Jobs per worker thread that are submitted at a time: a worker never waits for its next one."""
-LEAST_AHEAD = 16
-"""Jobs that are submitted at least, so that a cluster that adapts to its load starts workers."""
+
+
+class Chosen(NamedTuple):
+    """The prior of a row: its name, its ControlNet for CoSIGN, and its device."""
+
+    name: str
+    control: str | None = None
+    device: str = "cpu"
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that one row needs on any machine: plain values and the true image."""
+    """All that one row needs on any machine: plain values, the true image, a measured scan."""
 
     row: Row
     key: str
@@ -61,7 +65,9 @@ class Job:
     metrics: tuple[str, ...]
     picture: bool
     weights: tuple[str, ...]
+    prior: Chosen
     threads: int = 1
+    measured: Measured | None = None
 
 
 @dataclass
@@ -108,7 +114,8 @@ def bench(
     progress = Progress(len(rows))
     watch(progress)
     with store.writing() as add:
-        for job, saved, pictures in _computed(jobs, client):
+        for job, found, lost in computed(client, compute, jobs):
+            saved, pictures = found or (_not_computed(job, lost), {})
             for name, data in pictures.items():
                 folder = out / PICTURES
                 folder.mkdir(exist_ok=True)
@@ -169,8 +176,15 @@ def job_of(spec: Spec, row: Row, key: str) -> Job:
         metrics=tuple(spec.metrics),
         picture=row.image < spec.pictures and row.seed == spec.seeds[0],
         threads=spec.threads,
-        weights=weights_of(row.prior),
+        prior=prior_of(spec, row),
+        weights=weights_of(prior_of(spec, row)),
+        measured=spec.images(row.data).measured(row.image),
     )
+
+
+def prior_of(spec: Spec, row: Row) -> Chosen:
+    """The prior of a row."""
+    return Chosen(row.prior, spec.methods[row.method].control_for(row.task), spec.device)
 
 
 def key_of(spec: Spec, row: Row) -> str:
@@ -185,8 +199,8 @@ def key_of(spec: Spec, row: Row) -> str:
         row.name,
         spec.images(row.data).digest(row.image),
         spec.tasks[row.task].to_dict() | {"sigma_y": row.sigma_y},
-        weights_of(row.prior),
-        method.to_dict() | {"trials": None, "steps": row.steps},
+        weights_of(prior_of(spec, row)),
+        method.choices | {"steps": row.steps},
         _numbers_of(row.prior) if preset is None else _row_of(preset).solver.to_dict(),
         conventions(spec.metrics),
     )
@@ -225,53 +239,6 @@ def shard_of(text: str | None) -> tuple[int, int]:
 
 
 # computing ---------------------------------------------------------------------------------------
-def _computed(
-    jobs: Iterator[Job], client: Any
-) -> Iterator[tuple[Job, dict[str, Any], dict[str, bytes]]]:
-    """Results of the jobs, in the order in which they finish."""
-    if client is None:
-        for job in jobs:
-            yield job, *compute(job)
-        return
-    from dask.distributed import as_completed
-
-    under_way: dict[str, Job] = {}
-    futures = as_completed()
-
-    def fill() -> None:
-        """Submit jobs until every worker has some in reserve; the others stay on the disk."""
-        most = max(LEAST_AHEAD, AHEAD * sum(client.nthreads().values()))
-        for job in islice(jobs, max(0, most - len(under_way))):
-            under_way[f"row-{job.key}"] = job
-            futures.add(client.submit(compute, job, key=f"row-{job.key}", pure=False))
-
-    fill()
-    for future in futures:
-        job = under_way.pop(future.key)
-        yield job, *_result_of(future, job)
-        future.release()
-        fill()
-
-
-def _result_of(future: Any, job: Job) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The result of a dask future; a row without scores if its workers died."""
-    from dask.distributed import KilledWorker
-
-    try:
-        found: tuple[dict[str, Any], dict[str, bytes]] = future.result()
-    except KilledWorker as error:
-        count = error.allowed_failures + 1
-        workers = "1 worker" if count == 1 else f"{count} workers"
-        reason = f"{LOST}{workers} died while computing it; is there enough memory?"
-        return _unsolved(job) | {"failed": reason, "finished": _now()}, {}
-    except (asyncio.CancelledError, concurrent.futures.CancelledError, OSError) as error:
-        raise ArgumentError(
-            "scheduler is lost: the connection was closed; finished rows are stored, repeat the "
-            "command to continue"
-        ) from error
-    return found
-
-
 def compute(job: Job) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The row of the store, and PNG files by name. Failures are rows as well."""
     saved = _unsolved(job)
@@ -279,7 +246,7 @@ def compute(job: Job) -> tuple[dict[str, Any], dict[str, bytes]]:
     with _threads(job.threads):
         try:
             _check_weights(job)
-            measured = measured_of(job.row, job.x, job.task)
+            measured = measured_of(job.row, job.x, job.task, job.measured)
             saved["y_hash"] = digest(torch.view_as_real(y) if (y := measured.y).is_complex() else y)
             more, pictures = _solve(job, measured)
             saved |= more
@@ -302,6 +269,11 @@ def _unsolved(job: Job) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _not_computed(job: Job, reason: str | None) -> dict[str, Any]:
+    """The row of a job whose workers died, which the next run computes."""
+    return _unsolved(job) | {"failed": f"{LOST}{reason}", "finished": _now()}
+
+
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -309,7 +281,7 @@ def _now() -> str:
 def _check_weights(job: Job) -> None:
     """The key of a row contains the weights: a worker with other ones computes another row."""
     try:
-        found = weights_of(job.row.prior)
+        found = weights_of(job.prior)
     except PnPCMError as error:
         raise RuntimeError(f"on {platform.node()}: {error}") from error
     if found != job.weights:
@@ -321,19 +293,19 @@ def _check_weights(job: Job) -> None:
 
 def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
     row, wanted = job.row, job.method
-    options = options_of(row, wanted)
+    options = options_of(row, wanted, job.prior.device)
     iterates: list[Tensor] = []
     done = restore_with(
         measured.y,
         measured.task,
         options,
-        priors_of(row.prior),
-        reference=job.x,
+        priors_of(job.prior),
+        reference=job.x.to(job.prior.device),
         callback=(lambda step: iterates.append(step.x.detach().clone())) if job.picture else None,
     )
     config = done.plan.config.to_dict()
     saved = {
-        "scores": score(done.x, job.x, job.metrics),
+        "scores": score(done.x.cpu(), job.x, job.metrics, job.measured),
         "nfe": done.result.nfe * wanted.samples,
         "vjps": done.result.vjps * wanted.samples,
         "seconds": {k: round(v, 4) for k, v in done.seconds.items()},
@@ -360,9 +332,10 @@ def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, b
     return saved, pictures
 
 
-def options_of(row: Row, method: MethodRow) -> Options:
+def options_of(row: Row, method: MethodRow, device: str = "cpu") -> Options:
     """What a user of `pnpcm restore` would choose for this row."""
     return Options(
+        device=device,
         method=method.method,
         preset=method.preset_for(row.prior, row.task),
         aim=method.aim,
@@ -374,22 +347,35 @@ def options_of(row: Row, method: MethodRow) -> Options:
     )
 
 
-def measured_of(row: Row, x: Tensor, task: TaskRow) -> Measurement:
-    """The measurement of an image, a function of its seed: the same for all methods."""
-    wanted = task.of((x.shape[1], x.shape[2], x.shape[3]))
+def measured_of(
+    row: Row, x: Tensor, task: TaskRow, measured: Measured | None = None
+) -> Measurement:
+    """The measurement of an image, a function of its seed: the same for all methods.
+
+    Of a scan: the samples of its k-space that the mask keeps, without added noise.
+    """
+    shape = (x.shape[1], x.shape[2], x.shape[3])
+    if measured is not None:
+        scan = task.of(shape, measured.coil_maps)
+        kept: Tensor = scan.operator(shape).mask  # type: ignore[attr-defined]
+        return Measurement(measured.kspace * kept[:, None], scan, row.sigma_y)
+    wanted = task.of(shape)
     return simulate(x, wanted, row.sigma_y, seed=MANY * row.seed + row.image)
 
 
 @cache
-def priors_of(name: str) -> Priors:
+def priors_of(chosen: Chosen) -> Priors:
     """The priors of a name, loaded once per process."""
-    return Priors(name)
+    name, control, device = chosen
+    if control is None:
+        return Priors(name, device)
+    return Priors(load_prior(name, control=control).to(device))  # type: ignore[attr-defined]
 
 
 @cache
-def weights_of(name: str) -> tuple[str, ...]:
+def weights_of(chosen: Chosen) -> tuple[str, ...]:
     """Fingerprints of the priors of a name."""
-    priors = priors_of(name)
+    priors = priors_of(chosen)
     each = [priors((kind,)) for kind in priors.kinds]
     return tuple(fingerprint(p) for p in each if isinstance(p, nn.Module))
 

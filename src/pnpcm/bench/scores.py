@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
+from pnpcm.bench.scans import Measured
+from pnpcm.linalg import to_complex
 from pnpcm.metrics import psnr, ssim, ssim_gaussian
 from pnpcm.metrics.lpips import available, lpips
+from pnpcm.mri.scores import paper_scores
 from pnpcm.names import Table
 from pnpcm.training.pictures import visible
 
@@ -70,8 +73,16 @@ def conventions(metrics: Sequence[str]) -> dict[str, str]:
 
 
 @torch.no_grad()
-def score(x: Tensor, x_true: Tensor, metrics: Sequence[str]) -> dict[str, float]:
-    """Scores of one image ``(1, C, H, W)``; without those that are not defined for it."""
+def score(
+    x: Tensor, x_true: Tensor, metrics: Sequence[str], measured: Measured | None = None
+) -> dict[str, float]:
+    """Scores of one image ``(1, C, H, W)``; without those that are not defined for it.
+
+    ``measured``: of a scan that is scored by the paper's convention, see ``paper_scores``.
+    """
+    if measured is not None:
+        paper = asdict(paper_scores(to_complex(x), to_complex(x_true), measured.support[None]))
+        return {name: paper[name] for name in metrics if name in ("psnr", "ssim", "nmse")}
     found = {}
     scan = x_true.shape[1] == 2
     x, x_true = visible(x), visible(x_true)

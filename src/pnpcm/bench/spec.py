@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pnpcm.baselines import BASELINES
+from pnpcm.bench.scans import Measured, Scans
 from pnpcm.bench.scores import METRICS
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError
@@ -32,15 +33,17 @@ from pnpcm.presets import PRESETS
 from pnpcm.problems import TASKS, Custom, Task
 from pnpcm.problems.choice import build as build_task
 from pnpcm.solvers import SOLVERS
-from pnpcm.training.data import SOURCES
+from pnpcm.training.data import SOURCES as TRAINING_SOURCES
 from pnpcm.training.sources import Folder
 
 LARGEST_SIDE = 4096
+SOURCES: Table[Any] = Table("source", TRAINING_SOURCES | {"scans": Scans})
+"""Sources of training images, and measured scans."""
 
 
 @dataclass(frozen=True)
 class DataSet(Config):
-    """Images of a source (row of ``SOURCES``: folder, npz, lmdb, fastmri, magnitude).
+    """Images of a source (row of ``SOURCES``: folder, npz, lmdb, fastmri, magnitude, scans).
 
     ``count``: number of images, evenly spaced; None: all. ``shrink``: means of n×n pixels first.
     ``side``: centre crop. ``words``: what the images are, for captions.
@@ -61,6 +64,11 @@ class DataSet(Config):
             if value is not None and (value < 1 or (most is not None and value > most)):
                 end = "from 1 on" if most is None else f"from 1 to {most}"
                 raise ArgumentError(f"{name} of a data set must be {end}, got {value}")
+        if self.source == "scans" and (self.shrink > 1 or self.side is not None):
+            raise ArgumentError(
+                "shrink or side is given for measured scans, whose k-space does not change; use "
+                "options: {size: …}"
+            )
 
 
 @dataclass(frozen=True)
@@ -76,14 +84,14 @@ class TaskRow(Config):
 
     def __post_init__(self) -> None:
         if self.task == "mri":
-            _scan((2, 64, 64), **self.options)
+            _scan((2, 8, 320), **self.options)
         else:
             build_task(TASKS[self.task], self.options)
 
-    def of(self, shape: tuple[int, int, int]) -> Task:
-        """The task for images of this shape."""
+    def of(self, shape: tuple[int, int, int], coil_maps: Tensor | None = None) -> Task:
+        """The task for images of this shape; ``coil_maps``: of a scan, not simulated ones."""
         if self.task == "mri":
-            return Custom(_scan(shape, **self.options))
+            return Custom(_scan(shape, coil_maps=coil_maps, **self.options))
         return build_task(TASKS[self.task], self.options)
 
 
@@ -92,7 +100,8 @@ class MethodRow(Config):
     """How a reconstruction is made; fields as in ``Options``. None: as ``pnpcm restore`` chooses.
 
     ``preset``: row of ``PRESETS`` or ``BASELINES``. "{prior}" and "{task}" in it are replaced by
-    the names of the prior and of the task in the spec. ``steps``: numbers of evaluations of this
+    the names of the prior and of the task in the spec. ``control``: ControlNet of the prior, for
+    CoSIGN, see ``load_prior``; "{task}" is replaced. ``steps``: numbers of evaluations of this
     method; empty: those of the spec. ``trials``: number of trials of the search that its numbers
     come from, for tables; None: not stated.
     """
@@ -104,10 +113,21 @@ class MethodRow(Config):
     samples: int = 1
     steps: tuple[int | None, ...] = ()
     trials: int | None = None
+    control: str | None = None
 
     def __post_init__(self) -> None:
         if self.method is not None:
             _ = SOLVERS[self.method]
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """What a result depends on: all but ``trials`` and ``steps``, and no absent ``control``."""
+        plain = {k: v for k, v in self.to_dict().items() if k != "control" or v is not None}
+        return plain | {"trials": None, "steps": None}
+
+    def control_for(self, task: str) -> str | None:
+        """The name of the ControlNet; "{task}" in it is replaced."""
+        return None if self.control is None else self.control.format(task=task)
 
     def preset_for(self, prior: str, task: str) -> str | None:
         """The name of the preset, of a row that exists."""
@@ -156,7 +176,7 @@ class Spec(Config):
 
     ``pictures``: number of images of each data set whose results are kept for the report.
     ``threads``: of every process; with one, rows do not depend on the number of cores.
-    ``skip``: patterns of rows (see ``Row.name``) that are left out.
+    ``skip``: patterns of rows (see ``Row.name``) that are left out. ``device``: of the solver.
     """
 
     name: str
@@ -173,6 +193,7 @@ class Spec(Config):
     skip: tuple[str, ...] = ()
     words: str = ""
     folder: str = "."
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         for name, cls in (("data", DataSet), ("tasks", TaskRow), ("methods", MethodRow)):
@@ -265,13 +286,19 @@ def _scan(
     lines: int | None = None,
     coils: int = 8,
     seed: int = 0,
+    reference: bool = False,
+    coil_maps: Tensor | None = None,
 ) -> MultiCoilMRI:
-    """Simulated coils and a mask of columns; ``lines``: central ones, default 10 of 128."""
+    """Coils, simulated ones by default, and a mask of columns.
+
+    ``lines``: central ones, default 10 of 128. ``reference``: the mask of the released code.
+    """
     size = (shape[1], shape[2])
     generator = torch.Generator().manual_seed(seed)
     lines = round(10 * size[1] / 128) if lines is None else lines
-    columns = MASKS[mask](size[1], acceleration, lines, generator=generator)
-    return MultiCoilMRI(birdcage_maps(coils, size), columns)
+    more = {"reference": True} if reference else {}
+    columns = MASKS[mask](size[1], acceleration, lines, generator=generator, **more)
+    return MultiCoilMRI(birdcage_maps(coils, size) if coil_maps is None else coil_maps, columns)
 
 
 # images ------------------------------------------------------------------------------------------
@@ -284,7 +311,7 @@ class Images:
         if not path.exists():
             raise ArgumentError(f"path of the data set is {path}, which does not exist")
         try:
-            self._source = SOURCES[row.source](path, **row.options)  # type: ignore[call-arg]
+            self._source = SOURCES[row.source](path, **row.options)
         except TypeError as error:
             raise ArgumentError(f"options of the source {row.source!r}: {error}") from error
         self._digests: dict[int, str] = {}
@@ -299,6 +326,8 @@ class Images:
     def name(self, i: int) -> str:
         """The file of an image, or its number."""
         number, paths = self._numbers[i], getattr(self._source, "paths", None)
+        if isinstance(self._source, Scans):
+            return self._source.name(number)
         return str(number) if paths is None else paths[number].name
 
     def __getitem__(self, i: int) -> Tensor:
@@ -312,8 +341,17 @@ class Images:
     def digest(self, i: int) -> str:
         """A hash of the values of the i-th image."""
         if i not in self._digests:
-            self._digests[i] = digest(self[i])
+            source, options = self._source, self.row.options
+            if isinstance(source, Scans):  # preparing a scan takes seconds, reading it does not
+                self._digests[i] = digest(source.values(self._numbers[i]), options)
+            else:
+                self._digests[i] = digest(self[i])
         return self._digests[i]
+
+    def measured(self, i: int) -> Measured | None:
+        """The measurement of the i-th image; None if it is simulated."""
+        source = self._source
+        return source.measured(self._numbers[i]) if isinstance(source, Scans) else None
 
     def _read(self, i: int) -> Tensor:
         number = self._numbers[i]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pnpcm.bench.scores import METRICS
 from pnpcm.bench.store import Saved
 from pnpcm.errors import ArgumentError, UnknownNameError
+from pnpcm.metrics.kid import Kid
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -86,7 +87,8 @@ class Cell:
     ``trials``: trials of the search that the method's numbers come from; None: not stated.
     ``parameters``: origins of the parameters. ``seconds``: of the solve stage.
     ``differences``: to the reference; empty for the reference itself. ``complete``: metrics for
-    which the cell has the scores of all images that some cell of the group has.
+    which the cell has the scores of all images that some cell of the group has. ``kid``: distance
+    of the set of its images from that of the true ones; None: too few pictures are kept.
     """
 
     group: Group
@@ -103,6 +105,7 @@ class Cell:
     parameters: tuple[str, ...] = ()
     complete: frozenset[str] = frozenset()
     is_reference: bool = False
+    kid: Kid | None = None
 
     @property
     def failed(self) -> int:

@@ -10,6 +10,7 @@ from pnpcm.bench.scores import METRICS
 from pnpcm.bench.stats import Cell, Group, least, marks, mean
 
 MISSING = "–"
+KID = "kid-lpips-vgg"
 KINDS = {"gaussian": "Gaussian", "vgg": "VGG", "alex": "AlexNet"}
 TEX = {
     "\\": r"\textbackslash{}",
@@ -67,6 +68,8 @@ def _line(cell: Cell, metrics: Sequence[str]) -> dict[str, object]:
             f"{name}_win_rate": pair.win_rate if pair else None,
             f"{name}_images": pair.images if pair else 0,
         }
+    found = cell.kid
+    line |= {f"{KID}_mean": found and found.mean, f"{KID}_std": found and found.std}
     return line
 
 

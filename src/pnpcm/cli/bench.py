@@ -64,12 +64,12 @@ def bench(
     stopped. Exit code 0: finished, 1: --verify failed, 2: bad input, 130: stopped by Ctrl-C.
     """
     with starting():
-        from pnpcm.bench.cluster import connect
         from pnpcm.bench.estimate import estimate
         from pnpcm.bench.run import bench as run
         from pnpcm.bench.run import finished, planned
         from pnpcm.bench.spec import read_spec
         from pnpcm.bench.verify import expected_of, read_expected, write_expected
+        from pnpcm.cluster import connect
 
         wanted = read_spec(spec)
     out = out if out is not None else Path("out/bench") / wanted.name

@@ -90,16 +90,32 @@ class Display:
             self.bars.remove_task(self._one)
             self._one = self.bars.add_task(text, total=total or None)
         self.bars.update(self._one, completed=done, description=text)
-        now = self.index + (done / total if total else 0)
-        whole = f"{self.command}, {self.index} of {self.count} done"
-        self.bars.update(self._whole, completed=now, description=whole)
+        self._count(done / total if total else 0)
         if text != self._text:  # rich draws ten times a second: a short step would not be seen
             self._text = text
             self.bars.refresh()
 
+    def _count(self, part: float = 0) -> None:
+        """Show the number of finished inputs; ``part``: share of the present one that is done."""
+        whole = f"{self.command}, {self.index} of {self.count} done"
+        self.bars.update(self._whole, completed=self.index + part, description=whole)
+
     def loading(self, prior: str) -> None:
         """Show that a prior is loaded."""
         self(f"loading prior {prior}")
+
+    @contextmanager
+    def connected(self, workers: int | None, scheduler: str | None) -> Iterator[Any]:
+        """The client of :func:`pnpcm.cluster.connect`; its workers are shown."""
+        from pnpcm.cluster import connect
+
+        if workers is not None or scheduler is not None:
+            self("starting workers")
+        with connect(workers, scheduler) as client:
+            if client is not None:
+                count = len(client.nthreads())
+                self("1 worker" if count == 1 else f"{count} workers")
+            yield client
 
     def print(self, text: str) -> None:
         """Print ``text`` to stdout while no bar is shown."""
@@ -126,6 +142,7 @@ class Display:
             else:
                 self._result(outcome)
             self.index += outcome.status != "skipped"
+            self._count()
             self._turn(self.index < self.count)
         if len(statuses) > 1 and not self.as_json:
             words = ("done", "kept", "failed", "skipped")
@@ -147,7 +164,8 @@ class Display:
 
 
 def _line(outcome: Outcome) -> dict[str, Any]:
-    found: dict[str, Any] = {"input": str(outcome.input), "status": outcome.status}
+    name = os.fsencode(outcome.input).decode(errors="backslashreplace")
+    found: dict[str, Any] = {"input": name, "status": outcome.status}
     if outcome.status in ("failed", "skipped"):
         return found | {"error": outcome.message}
     return found | {"output": str(outcome.outputs[0])} | dict(outcome.record)

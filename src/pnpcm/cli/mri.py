@@ -25,7 +25,8 @@ FORMATS = "h5,nifti,png,html"
 @shared.takes(options=shared.options)
 def mri(
     inputs: Annotated[
-        list[Path], typer.Argument(help="Raw scans: fastMRI or ISMRMRD .h5, .cfl, .npz, .mat.")
+        list[Path],
+        typer.Argument(help="Raw scans (fastMRI or ISMRMRD .h5, .cfl, .npz, .mat) or folders."),
     ],
     *,
     mask: Annotated[
@@ -100,6 +101,8 @@ def mri(
         str, typer.Option(help="Output formats, any of h5,nifti,dicom,npy,png,html.")
     ] = FORMATS,
     max_pixels: shared.MaxPixels = None,
+    workers: shared.Workers = None,
+    scheduler: shared.Scheduler = None,
     json_: shared.Json = False,
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -116,7 +119,7 @@ def mri(
     from pnpcm.mri.writers import check_formats
     from pnpcm.recon.plan import Priors
     from pnpcm.recon.record import process
-    from pnpcm.recon.scan import DEFAULT_PRIOR, ScanJob, scan_targets
+    from pnpcm.recon.scan import DEFAULT_PRIOR, ScanJob, find_scans, scan_targets
 
     formats = check_formats([f.strip() for f in format.split(",") if f.strip()])
     drawn = None
@@ -137,7 +140,8 @@ def mri(
     )
     options = replace(options, batch=batch)
     reading = {"contrast": contrast, "repetition": repetition, "set": set_index}
-    with Display("mri", len(inputs), as_json=json_) as display:
+    files = find_scans(inputs)
+    with Display("mri", len(files), as_json=json_) as display:
         job = ScanJob(
             options=options,
             priors=Priors(options.prior or DEFAULT_PRIOR, options.device, display.loading),
@@ -150,11 +154,13 @@ def mri(
             watch=display,
         )
         if dry_run:
-            for path in inputs:
+            for path in files:
                 display.print(json.dumps(job.plan(path), indent=2))
             return
-        outcomes = process(inputs, scan_targets(inputs, out), job)
-        display.show(outcomes, partial(shared.in_its_spelling, command=mri))
+        targets = scan_targets(files, out)
+        with display.connected(workers, scheduler) as client:
+            outcomes = process(files, targets, job, client)
+            display.show(outcomes, partial(shared.in_its_spelling, command=mri))
 
 
 def _maps(path: Path) -> Tensor:

@@ -76,6 +76,8 @@ def restore(
         typer.Option("--compare", help="Also write a picture of the image before and after."),
     ] = False,
     max_pixels: shared.MaxPixels = None,
+    workers: shared.Workers = None,
+    scheduler: shared.Scheduler = None,
     json_: shared.Json = False,
     dry_run: shared.DryRun = False,
 ) -> None:
@@ -108,8 +110,9 @@ def restore(
             for path in files:
                 display.print(json.dumps(job.plan(path), indent=2))
             return
-        outcomes = chain(skipped, process(files, targets, job))
-        display.show(outcomes, partial(shared.in_its_spelling, command=restore))
+        with display.connected(workers, scheduler) as client:
+            outcomes = chain(skipped, process(files, targets, job, client))
+            display.show(outcomes, partial(shared.in_its_spelling, command=restore))
 
 
 @shared.takes(values=shared.task_values)
@@ -139,7 +142,7 @@ def simulate(
     from pnpcm.problems.choice import hole_mask
     from pnpcm.problems.measurement import preview, write_measurement
     from pnpcm.problems.measurement import simulate as degrade
-    from pnpcm.recon.inputs import find_inputs
+    from pnpcm.recon.inputs import distinct, find_inputs
     from pnpcm.recon.photo import NEED
 
     level = shared.added_noise(sigma_y)
@@ -156,12 +159,12 @@ def simulate(
     if out.resolve() in {one.path.resolve().parent for one in found}:
         raise ArgumentError(f"out is {out}, the folder of an input, which NAME.png would replace")
     out.mkdir(parents=True, exist_ok=True)
-    for i, path in enumerate(one.path for one in found):
-        x = read_photo(path, max_pixels=max_pixels, need=NEED).x
+    for i, (source, name) in enumerate(zip(found, distinct(found), strict=True)):
+        x = read_photo(source.path, max_pixels=max_pixels, need=NEED).x
         measured = degrade(x, wanted, level, seed=seed + i)
-        target = out / f"{path.stem}.npz"
+        target = out / f"{name}.npz"
         write_measurement(target, measured)
         picture = preview(measured)
         if picture is not None and task != "phase-retrieval":
-            save_picture(out / f"{path.stem}.png", to_picture(picture))
+            save_picture(out / f"{name}.png", to_picture(picture))
         print(f"{target}: {measured.task.name}, sigma_y = {level:g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,30 +20,66 @@ def reproduce(
         typer.Argument(help="main, ablation, momentum, nfe-noise, sensitivity, figures or all."),
     ],
     *,
+    domain: Annotated[
+        str | None,
+        typer.Option(
+            help="Data set of the paper: celeba-hq, lsun-bedroom, fastmri-pd or fastmri-pdfs; "
+            "default: all, with --prior celeba-hq."
+        ),
+    ] = None,
     prior: Annotated[
         str | None, typer.Option(help="Your checkpoint of a consistency model; needs --data.")
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(help="Your folder of images of at least 256×256 pixels.")
+    teacher: Annotated[
+        str | None,
+        typer.Option(help="Your checkpoint of a diffusion model, for the methods that need one."),
     ] = None,
-    limit: Annotated[int, typer.Option(help="Number of images per data set.")] = 2,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Your data: folder of images, of LSUN's LMDB, or of .h5 volumes."),
+    ] = None,
+    kernel_wizard: Annotated[
+        str | None,
+        typer.Option(help="File of the paper's blur network for nonlinear-deblur, GOPRO_wVAE.pth."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of images per data set; default: 2, with --data as in the paper (300 "
+            "photographs, all slices of 10 volumes)."
+        ),
+    ] = None,
+    device: Annotated[str, typer.Option(help="Device of the solver: cpu, cuda …")] = "cpu",
     workers: shared.Workers = None,
     scheduler: shared.Scheduler = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/reproduce"),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the number of rows and the expected time.")
+    ] = False,
 ) -> None:
     """Compute a table of the paper and print the published numbers beside ours.
 
-    With nothing given: shipped priors on images of PNPCM_DATA or on the bundled photographs. The
-    same command continues a run that was stopped.
+    With nothing given: shipped priors on images of PNPCM_DATA or on the bundled photographs. With
+    --prior and --data: the experiment of the paper, see docs/reproduce.md. The same command
+    continues a run that was stopped.
     """
     with starting():
-        from pnpcm.bench.cluster import connect
-        from pnpcm.bench.reproduce import TABLES, beside, markdown, merged, specs
+        from pnpcm.bench.estimate import estimate
+        from pnpcm.bench.reproduce import FEW, TABLES, beside, domains, markdown, merged, specs
         from pnpcm.bench.run import bench
         from pnpcm.bench.store import Store
+        from pnpcm.cluster import connect
         from pnpcm.io.files import write_text
 
-        wanted = specs(table, prior=prior, data=data)
+        own = {"domain": domain, "teacher": teacher, "kernel_wizard": kernel_wizard}
+        used = domains(prior, data, **own)
+        found = specs(table, prior=prior, data=data, **own)
+        wanted = [replace(spec, device=device) for spec in found]
+    limit = FEW if limit is None and prior is None else limit
+    if dry_run:
+        for spec in wanted:
+            print(f"{spec.name}: {estimate(spec, out, limit=limit)}")
+        return
     try:
         with connect(workers, scheduler) as client:
             for number, spec in enumerate(wanted):
@@ -56,10 +93,11 @@ def reproduce(
     rows = list(store.rows())
     words = "; ".join(dict.fromkeys(spec.words.partition(": ")[2] for spec in wanted))
     for name in TABLES if table == "all" else (table,):
-        cells = beside(name, rows)
+        cells = beside(name, rows, used)
         if cells:
-            head = f"Ours / paper, {limit} image(s) per data set. Ours: {words}.\n\n"
-            text = head + markdown(name, cells)
+            count = "all images" if limit is None else f"at most {limit} image(s) per data set"
+            head = f"Ours / paper, {count}. Ours: {words}.\n\n"
+            text = head + markdown(name, cells, used)
             write_text(out / f"{name}.md", text)
             print(text)
     if rows:

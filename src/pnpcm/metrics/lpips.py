@@ -136,6 +136,11 @@ class LPIPS(nn.Module):
             distance = distance + apart @ self.get_buffer(f"w{stage}")
         return distance
 
+    def means(self, x: Tensor) -> Tensor:
+        """Means over the pixels of the five features, one after the other; vgg: ``(B, 1472)``."""
+        _check(x, x)
+        return torch.cat([f.mean((2, 3)) for f in self._features(self._prepare(x, None))], 1)
+
     def _prepare(self, x: Tensor, resize: int | None) -> Tensor:
         x = x.to(self.get_buffer("scale").dtype)
         if resize is not None and min(x.shape[-2:]) < 256:

@@ -156,3 +156,8 @@ class Custom(Task):
     def problem(self, y: Tensor) -> Problem:
         known = self.forward.mask.to(y) if isinstance(self.forward, Inpainting) else None
         return Problem(y, cast(OperatorBase, self.forward), known=known)
+
+    def baseline(self, problem: Problem) -> Tensor:
+        """``y``; of k-space the zero-filled image Aᵀy."""
+        adjoint = getattr(problem.operator, "A_adjoint", None)
+        return problem.y if adjoint is None or not problem.y.is_complex() else adjoint(problem.y)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import SUFFIXES, UNREADABLE, unreadable
-from pnpcm.recon.record import RECORD, Outcome, read_record, record_path
+from pnpcm.recon.record import RECORD, Outcome, printable, read_record, record_path
 
 FORMATS = {
     "png": (".png",),
@@ -35,13 +35,15 @@ def find_inputs(
     *,
     recursive: bool = False,
     mask: Path | None = None,
+    what: str = "images",
 ) -> tuple[list[Input], list[Outcome]]:
     """The files given and those in folders that end in ``suffixes``, sorted; and skipped pictures.
 
     Skipped are pictures of formats that are not read, each with a sentence. Hidden files, ``mask``
-    (a file or a folder) and outputs of earlier runs (see :func:`_outputs`) are left out.
+    (a file or a folder) and outputs of earlier runs (see :func:`_outputs`) are left out. ``what``:
+    the files in words, for messages.
     """
-    mask = mask and mask.resolve()
+    mask = mask and _real(mask)
     found: dict[Path, Input] = {}
     skipped: dict[Path, Outcome] = {}
     for path in given:
@@ -51,27 +53,36 @@ def find_inputs(
             found.setdefault(path, Input(path))
             continue
         files = _files(path, recursive)
-        files = [p for p in files if mask is None or not p.resolve().is_relative_to(mask)]
+        files = [p for p in files if mask is None or not _real(p).is_relative_to(mask)]
         other = {p: UNREADABLE[s] for p in files if (s := p.suffix.lower()) in UNREADABLE}
         files = [p for p in files if p.suffix.lower() in suffixes]
         own = _outputs(files)
         files = [p for p in files if p not in own]
         if not files:
-            raise ArgumentError(_nothing_in(path, suffixes, other, recursive))
+            raise ArgumentError(_nothing_in(path, suffixes, other, recursive, what))
         for file in files:
             found.setdefault(file, Input(file, file.parent.relative_to(path)))
         for file, kind in other.items():
-            skipped[file] = Outcome(file, "skipped", message=unreadable(file, kind))
+            sentence = printable(unreadable(file, kind))
+            skipped[file] = Outcome(file, "skipped", message=sentence)
     return list(found.values()), list(skipped.values())
 
 
 def _files(folder: Path, recursive: bool) -> list[Path]:
-    """The files of a folder, with ``recursive`` of its subfolders as well, without hidden ones."""
+    """The files of a folder, with ``recursive`` of its subfolders as well, without hidden ones.
+
+    Pipes, sockets and devices are left out: reading them might never end.
+    """
     found = []
     for root, folders, names in os.walk(folder):
         found += [Path(root) / name for name in names if not name.startswith(".")]
         folders[:] = [name for name in folders if recursive and not name.startswith(".")]
-    return sorted(found)
+    return sorted(p for p in found if p.is_file() or not p.exists())  # links to nothing fail later
+
+
+def _real(path: Path) -> Path:
+    """The path without symbolic links; ``Path.resolve`` raises for a link to itself."""
+    return Path(os.path.realpath(path))
 
 
 def _outputs(files: Sequence[Path]) -> set[Path]:
@@ -93,9 +104,9 @@ def _outputs(files: Sequence[Path]) -> set[Path]:
 
 
 def _nothing_in(
-    folder: Path, suffixes: Sequence[str], other: dict[Path, str], recursive: bool
+    folder: Path, suffixes: Sequence[str], other: dict[Path, str], recursive: bool, what: str
 ) -> str:
-    sentence = f"input {folder} is a folder without images ({', '.join(suffixes)})"
+    sentence = f"input {folder} is a folder without {what} ({', '.join(suffixes)})"
     if other:
         return f"{sentence}; {unreadable(*next(iter(other.items())))}"
     if not recursive and any(p.is_dir() and p.name[0] != "." for p in folder.iterdir()):
@@ -127,25 +138,25 @@ def photo_targets(
     else:
         if out.is_file():
             raise ArgumentError(f"out is {out}, a file that exists; give a folder or an image file")
-        names = _distinct(inputs)
+        names = distinct(inputs)
         targets = [
             out / i.below / f"{name}.{task}{_suffix(i.path, format)}"
             for i, name, task in zip(inputs, names, tasks, strict=True)
         ]
-    sources = {i.path.resolve() for i in inputs}
+    sources = {_real(i.path) for i in inputs}
     for target in targets:
-        if target.resolve() in sources:
+        if _real(target) in sources:
             raise ArgumentError(f"output {target} is an input; give another --out")
     if targets == [out]:
         _check_replaceable(out, inputs[0].path, tasks[0])
     return targets
 
 
-def _distinct(inputs: Sequence[Input]) -> list[str]:
+def distinct(inputs: Sequence[Input]) -> list[str]:
     """A name for each input, different from those of others in the same subfolder."""
     names = [i.path.stem for i in inputs]
     whole = [i.path.name.replace(".", "_") for i in inputs]
-    parents = [i.path.resolve().parent.name for i in inputs]
+    parents = [_real(i.path.parent).name for i in inputs]
     for longer in (whole, [f"{a}_{b}" for a, b in zip(parents, whole, strict=True)]):
         keys = [(i.below, name) for i, name in zip(inputs, names, strict=True)]
         count = Counter(keys)

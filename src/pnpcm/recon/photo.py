@@ -15,7 +15,7 @@ from torch import Tensor
 from pnpcm import __version__
 from pnpcm.arguments import check_float
 from pnpcm.core import Config, Operator, Prior, Result, Step
-from pnpcm.errors import ArgumentError, PnPCMError, ShapeError
+from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
 from pnpcm.io.photos import Photo, read_photo, upright, write_photo
 from pnpcm.io.staging import staging
@@ -25,7 +25,14 @@ from pnpcm.problems.measurement import SUFFIX, Measurement, read_measurement
 from pnpcm.recon.check import Check, check
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, measured_noise, plan, prior_words
-from pnpcm.recon.record import Request, Watch, publish_result, read_record, record_path
+from pnpcm.recon.record import (
+    Request,
+    Watch,
+    publish_result,
+    read_record,
+    record_path,
+    unwatched,
+)
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
@@ -212,7 +219,7 @@ class PhotoJob:
     reference: Path | None = None
     compare: bool = False
     max_pixels: int | None = None
-    watch: Watch = field(default=lambda what, done, total: None)
+    watch: Watch = unwatched
 
     def task(self, path: Path) -> str:
         """The name of the task of one file."""
@@ -220,8 +227,17 @@ class PhotoJob:
             return self.choice.name
         try:
             return self._measurement(path).task.name
-        except PnPCMError:  # reported when the file is restored
+        except Exception:  # of any kind; reported when the file is restored
             return self.choice.name
+
+    def files(self, target: Path) -> list[str]:
+        """Names of all files of a result, without its record."""
+        several = self.options.samples > 1
+        return [p.name for p in result_files(target, several=several, compare=self.compare)]
+
+    def unwatched(self) -> PhotoJob:
+        """The same job for another process."""
+        return replace(self, watch=unwatched)
 
     def choices(self, path: Path) -> dict[str, Any]:
         """The request of the user; a result of another request is computed again."""
@@ -285,6 +301,11 @@ class PhotoJob:
             task, notes = self.choice.of(photo)
             return photo.x, task, self.options, photo, notes
         measured = self._measurement(path)
+        if len(measured.y) != 1:
+            raise ArgumentError(
+                f"{path} has {len(measured.y)} measurements, but a result is one image; write each "
+                "y[i : i + 1] to a file of its own"
+            )
         options = self.options
         if options.sigma_y is None:
             options = replace(options, sigma_y=measured.sigma_y)
@@ -363,6 +384,10 @@ class Restoration:
         for the left half of ``NAME.compare.png``. All files appear together. Returns their paths.
         """
         path = Path(path)
+        if len(self.x) != 1:
+            raise ArgumentError(
+                f"x has {len(self.x)} images, but {path} is one; restore and save y[i : i + 1]"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         with staging(path.parent) as inside:
             with timed(self.seconds, "write"):
@@ -380,21 +405,26 @@ class Restoration:
         before: tuple[str, Tensor] | None,
     ) -> list[Path]:
         """Write all files but the record, and return their paths."""
+        written = result_files(path, several=self.std is not None, compare=before is not None)
         _write(path, self.x[0], like, format)
-        written = [path]
         if self.std is not None:
-            names = [path.with_name(f"{path.stem}.{part}") for part in ("std.npy", "std.png")]
-            sample = path.with_name(f"{path.stem}.sample{path.suffix}")
+            sample, array, picture = written[1:4]
             _write(sample, self.sample[0], like, format)
-            write_atomically(names[0], lambda p: _save_array(p, self.std))
-            save_picture(names[1], to_picture(heat(self.std[0].mean(0))))
-            written += [sample, *names]
+            write_atomically(array, lambda p: _save_array(p, self.std))
+            save_picture(picture, to_picture(heat(self.std[0].mean(0))))
         if before is not None:
-            written.append(path.with_name(f"{path.stem}.compare.png"))
             panels = (before[0], before[1][0]), ("after", self.x[0])
             pictures = [(label, upright(to_picture(x), like)) for label, x in panels]
             save_picture(written[-1], side_by_side(pictures))
         return written
+
+
+def result_files(path: Path, *, several: bool, compare: bool) -> list[Path]:
+    """The files of a result at ``path``: the image; of several samples one of them and their std as
+    array and picture; the comparison."""
+    endings = [f"sample{path.suffix}", "std.npy", "std.png"] if several else []
+    endings += ["compare.png"] if compare else []
+    return [path, *(path.with_name(f"{path.stem}.{ending}") for ending in endings)]
 
 
 def heat(values: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ KIND_WORDS = {"consistency": "consistency model", "edm": "denoiser", "vp": "nois
 class Priors:
     """The priors of one name; each kind is loaded at its first use.
 
-    ``seconds``: time spent on loading so far. ``loading`` is called with the name before it.
+    ``seconds``: time spent on loading so far. ``loading`` is called with the name before it. In
+    another process it is :func:`shared_priors` of the same source: a worker loads a prior once.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Priors:
         loading: Callable[[str], None] | None = None,
     ) -> None:
         self.device, self.seconds, self.loading = device, 0.0, loading
+        self._source = prior
         self._loaded: dict[str | None, Prior] = {}
         if isinstance(prior, str | Path):
             self._source = catalogue.pinned(prior)
@@ -60,6 +63,14 @@ class Priors:
             kind = getattr(prior, "kind", None)
             self.kinds = ANY_KIND if kind is None else (str(kind),)
             self._loaded = dict.fromkeys(self.kinds, prior)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        source = self._source
+        if not isinstance(source, str | Path):
+            raise ArgumentError(f"prior {self.name!r} is an object; workers need a name or a file")
+        if not catalogue.is_name(source) and Path(source).exists():
+            source = Path(source).absolute()  # workers may run in another folder
+        return shared_priors, (self.name, source, self.device)
 
     def __call__(self, kinds: tuple[str, ...]) -> Prior:
         """The prior of the first available kind of ``kinds``; of any kind if ``kinds`` is empty."""
@@ -84,6 +95,14 @@ class Priors:
         self._loaded[kind] = prior
         self.seconds += time.perf_counter() - start
         return kind
+
+
+@cache
+def shared_priors(name: str, source: str | Path, device: str | torch.device) -> Priors:
+    """The priors of a name or file, the same object for all jobs of a process."""
+    found = Priors(source, device)
+    found.name = name
+    return found
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import chdir
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from pnpcm.cluster import computed
 from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.io.files import write_json
 from pnpcm.io.reading import read_json
@@ -34,6 +38,8 @@ class Request:
     @classmethod
     def of(cls, path: Path, choices: Mapping[str, Any]) -> Request:
         """The request of one input file; choices that are files include a hash of their content."""
+        if printable(str(path)) != str(path):
+            raise ArgumentError(f"{path} has a name that is not UTF-8; rename it")
         plain = {k: _plain(v) for k, v in choices.items() if v is not None}
         return cls(path, digest(path), json.loads(json.dumps(plain)))
 
@@ -42,6 +48,8 @@ class Request:
 
 
 RECORD = ".result.json"
+BUSY = "busy"
+"""Status of an input whose result another process is computing."""
 
 
 def record_path(folder: Path, name: str) -> Path:
@@ -116,6 +124,12 @@ def _plain(value: Any) -> Any:
 # many inputs -------------------------------------------------------------------------------------
 Watch = Callable[[str, float, int], None]
 """Told (what is done now, parts of it done, their number; 0: unknown) during a reconstruction."""
+LONGEST = 300
+"""Characters of a message of another library that are shown."""
+
+
+def unwatched(what: str, done: float, total: int) -> None:
+    """A ``Watch`` that does nothing."""
 
 
 class Work(Protocol):
@@ -126,6 +140,14 @@ class Work(Protocol):
 
     def choices(self, path: Path) -> Mapping[str, Any]:
         """The request of the user; a result of another request is computed again."""
+        ...
+
+    def files(self, target: Path) -> list[str]:
+        """Names of all files of a result, without its record, in the folder of ``target``."""
+        ...
+
+    def unwatched(self) -> Work:
+        """The same work in another process: its progress is not told."""
         ...
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
@@ -144,49 +166,160 @@ class Outcome:
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
-def process(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> Iterator[Outcome]:
+@dataclass(frozen=True)
+class Item:
+    """One input of a run; relative paths start from ``folder``, also on another machine.
+
+    ``wait``: whether to await another process that is computing the same result.
+    """
+
+    path: Path
+    target: Path
+    work: Work
+    folder: Path
+    wait: bool = False
+
+
+def process(
+    inputs: Sequence[Path], targets: Sequence[Path], work: Work, client: Any = None
+) -> Iterator[Outcome]:
     """Yield the outcome of each input, after ``work`` on those without a finished result.
 
     ``targets``: output path of each result; its stem is the name of the record. The request is
     stored with each result; a result of another request, or of an input that has changed, is
-    computed again. An input whose result another process is computing comes last: its outcome is
-    "kept", or "done" if that process ended without a result.
+    computed again. ``client``: of dask.distributed, whose workers read and write the files, in the
+    same folders as this process; outcomes are yielded in the order in which they finish. A failure
+    of any kind concerns its input only. Inputs whose results would replace each other, an input,
+    or the result of another input are refused before anything is written. An input whose result
+    another process is computing comes last: its outcome is "kept", or "done" if that process ended
+    without a result.
     """
-    for folder in {target.parent for target in targets}:
-        if folder.is_dir():
-            remove_leftovers(folder)
+    check_outputs(inputs, targets, work)
+    folders = {target.parent for target in targets if target.parent.is_dir()}
+    for folder in folders:
+        remove_leftovers(folder)
+    if client is not None:
+        _check_threads(client)
+        work = work.unwatched()
+    pairs = zip(inputs, targets, strict=True)
+    items = (Item(path, target, work, Path.cwd()) for path, target in pairs)
     busy = []
-    for path, target in zip(inputs, targets, strict=True):
-        try:
+    for item, found in _outcomes(items, client):
+        if found.status == BUSY:
+            busy.append(replace(item, wait=True))
+        else:
+            yield found
+    yield from (found for _, found in _outcomes(iter(busy), client))
+    for folder in folders:  # temporary files of killed workers
+        remove_leftovers(folder)
+
+
+def _outcomes(items: Iterator[Item], client: Any) -> Iterator[tuple[Item, Outcome]]:
+    """Items with their outcomes, those of lost workers included."""
+    for item, found, lost in computed(client, outcome, items):
+        if found is None:
+            found = Outcome(item.path, "failed", message=f"{printable(str(item.path))}: {lost}")
+        elif not all(path.exists() for path in found.outputs):
+            found = Outcome(item.path, "failed", message=(
+                f"{item.path}: its worker has written {found.outputs[0]}, which is not here; "
+                "workers need the same folders, on a file system that all machines share"
+            ))  # fmt: skip
+        yield item, found
+
+
+def outcome(item: Item) -> Outcome:
+    """The outcome of one input, in the process that computes it; ``BUSY`` if another one does."""
+    path, target = item.path, item.target
+    try:
+        if not item.folder.is_dir():
+            raise ArgumentError(f"{platform.node()} has no folder {item.folder} to read it from")
+        with chdir(item.folder):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with claim(target.parent, target.stem) as mine:
-                if mine:
-                    yield _outcome(path, target, work)
-                else:
-                    busy.append((path, target))
-        except (PnPCMError, OSError) as error:
-            yield _failure(path, error)
-    for path, target in busy:
-        try:
-            work.watch(f"{path.name}, awaiting another process", 0, 0)
-            with claim(target.parent, target.stem, wait=True):
-                yield _outcome(path, target, work)
-        except (PnPCMError, OSError) as error:
-            yield _failure(path, error)
+            if item.wait:
+                item.work.watch(f"{path.name}, awaiting another process", 0, 0)
+            with claim(target.parent, target.stem, wait=item.wait) as mine:
+                return _claimed(item) if mine else Outcome(path, BUSY)
+    except Exception as error:  # one bad input must not end a run of thousands
+        return Outcome(path, "failed", message=sentence(path, error))
 
 
-def _outcome(path: Path, target: Path, work: Work) -> Outcome:
-    """The finished result of an input, or that of ``work`` on it."""
-    request = Request.of(path, work.choices(path))
+def _claimed(item: Item) -> Outcome:
+    """The finished result of an input that no other process has, or that of ``work`` on it."""
+    path, target = item.path, item.target
+    request = Request.of(path, item.work.choices(path))
     status, report = "kept", ""
     record = finished(target.parent, target.stem, request)
     if record is None:
         status = "done"
-        record, report = work(path, target, request)
+        record, report = item.work(path, target, request)
     written = tuple(target.parent / name for name in record["files"])
     return Outcome(path, status, written, report, record)
 
 
-def _failure(path: Path, error: Exception) -> Outcome:
-    text = in_words(error)
-    return Outcome(path, "failed", message=text if str(path) in text else f"{path}: {text}")
+def sentence(path: Path, error: Exception) -> str:
+    """A failure in one line that names the input."""
+    text = " ".join(in_words(error).split())
+    if isinstance(error, MemoryError):
+        text = "there is not enough memory for it"
+    elif not isinstance(error, PnPCMError | OSError):
+        text = f"{type(error).__name__}: {text[:LONGEST]}"
+    return printable(text if str(path) in text else f"{path}: {text}")
+
+
+def printable(text: str) -> str:
+    """``text`` with \\x.. in place of the bytes of a file name that are not UTF-8."""
+    return os.fsencode(text).decode("utf-8", errors="backslashreplace")
+
+
+def _check_threads(client: Any) -> None:
+    """Refuse workers with several threads: relative paths start from the folder of a process."""
+    for worker, threads in client.nthreads().items():
+        if threads != 1:
+            raise ArgumentError(
+                f"scheduler has the worker {worker} with {threads} threads, expected 1; start it "
+                "with --nthreads 1"
+            )
+
+
+# outputs of several inputs -----------------------------------------------------------------------
+def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> None:
+    """Refuse results that would replace each other, an input, or the result of another input."""
+    sources = {os.path.realpath(path) for path in inputs}
+    owners: dict[Path, tuple[Path, Path]] = {}
+    for path, target in zip(inputs, targets, strict=True):
+        names = (*work.files(target), record_path(target.parent, target.stem).name)
+        for file in (target.parent / name for name in names):
+            if os.path.realpath(file) in sources:
+                raise ArgumentError(f"output {file} is an input; give another folder (--out)")
+            if file in owners:
+                raise ArgumentError(
+                    f"{owners[file][0]} and {path} would both write {file}; reconstruct them into "
+                    "different folders (--out)"
+                )
+            owners[file] = path, target
+    for folder in {target.parent for target in targets}:
+        for found in sorted(folder.glob(f"*{RECORD}")):
+            name = found.name.removesuffix(RECORD)
+            record = read_record(folder, name)
+            if record is None:  # damaged
+                continue
+            for file in (found, *(folder / str(file) for file in record.get("files") or ())):
+                if file not in owners:
+                    continue
+                path, target = owners[file]
+                if name == target.stem and _same_input(path, record):
+                    continue
+                raise ArgumentError(
+                    f"{file} is a result of {record.get('input', 'another call')}, which that of "
+                    f"{path} would replace; give another folder (--out), or delete it"
+                )
+
+
+def _same_input(path: Path, record: Mapping[str, Any]) -> bool:
+    """Whether ``path`` is the input of a record, by its path or by its content."""
+    if os.path.realpath(str(record.get("input"))) == os.path.realpath(path):
+        return True
+    try:
+        return digest(path) == record.get("sha256")
+    except OSError:  # reported when it is read; then nothing is written
+        return True

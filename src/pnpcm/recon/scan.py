@@ -24,14 +24,15 @@ from pnpcm.mri.readers import HDF5_SUFFIXES, SUFFIXES, read_scan
 from pnpcm.mri.sampling import describe_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
-from pnpcm.mri.writers import Volume, write_formats
+from pnpcm.mri.writers import Volume, volume_files, write_formats
 from pnpcm.operators.traits import Misfit
 from pnpcm.priors import with_sets
 from pnpcm.problems import Custom, Problem
 from pnpcm.recon.check import Check, check
+from pnpcm.recon.inputs import find_inputs
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
-from pnpcm.recon.record import Request, Watch, publish_result
+from pnpcm.recon.record import Request, Watch, publish_result, unwatched
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "mri"
@@ -172,7 +173,15 @@ class ScanJob:
     formats: tuple[str, ...] = ("h5", "nifti", "png", "html")
     reading: Mapping[str, Any] = field(default_factory=dict)
     max_pixels: int | None = None
-    watch: Watch = field(default=lambda what, done, total: None)
+    watch: Watch = unwatched
+
+    def files(self, target: Path) -> list[str]:
+        """Names of all files of a result, without its record."""
+        return volume_files(target.stem, self.formats, several=self.options.samples > 1)
+
+    def unwatched(self) -> ScanJob:
+        """The same job for another process."""
+        return replace(self, watch=unwatched)
 
     def choices(self, path: Path) -> dict[str, Any]:
         """The request of the user; a result of another request is computed again."""
@@ -214,6 +223,19 @@ class ScanJob:
         how = self.how if mask is None else replace(self.how, mask=mask)
         slices = parse_slices(self.slices, scan.n_slices)
         return _planned(scan, how, self.options, self.priors, slices)
+
+
+def find_scans(given: Sequence[Path]) -> list[Path]:
+    """The files given, and the raw files of folders without results of earlier runs, sorted."""
+    suffixes = (*HDF5_SUFFIXES, *(suffix for suffix in SUFFIXES if suffix != ".hdr"))
+    found: dict[Path, None] = {}
+    for path in given:
+        if path.is_dir():
+            inputs, _ = find_inputs([path], suffixes, what="raw scans")
+            found |= dict.fromkeys(one.path for one in inputs)
+        else:  # also names of BART files without suffix
+            found[path] = None
+    return list(found)
 
 
 def scan_targets(inputs: Sequence[Path], out: Path) -> list[Path]:

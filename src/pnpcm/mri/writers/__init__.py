@@ -30,6 +30,15 @@ WRITERS: Table[Writer] = Table(
         "html": write_html,
     },
 )
+FILES = {
+    "h5": (".h5",),
+    "nifti": (".nii.gz", "_std.nii.gz"),
+    "dicom": ("_dicom",),
+    "npy": (".npy",),
+    "png": (".png", "_std.png"),
+    "html": (".html",),
+}
+"""Endings of the files (dicom: of the folder) of a format; those with std only if there is one."""
 LIBRARIES = {"h5": "h5py", "nifti": "nibabel", "dicom": "pydicom"}
 """What a format needs beyond the core's dependencies."""
 
@@ -51,6 +60,12 @@ def check_formats(formats: Iterable[str]) -> list[str]:
     return names
 
 
+def volume_files(name: str, formats: Iterable[str], *, several: bool) -> list[str]:
+    """Names of the files that :func:`write_volume` writes; ``several``: with a std of samples."""
+    endings = [ending for format in formats for ending in FILES[format]]
+    return [name + ending for ending in endings if several or not ending.startswith("_std")]
+
+
 def write_volume(volume: Volume, folder: str | Path, formats: Iterable[str]) -> list[Path]:
     """Write all formats into ``folder`` and return the paths; an older result is replaced.
 
@@ -68,4 +83,12 @@ def write_formats(volume: Volume, folder: Path, formats: Iterable[str]) -> list[
     return [path for name in check_formats(formats) for path in WRITERS[name](volume, folder)]
 
 
-__all__ = ["Volume", "WRITERS", "Writer", "check_formats", "write_formats", "write_volume"]
+__all__ = [
+    "Volume",
+    "WRITERS",
+    "Writer",
+    "check_formats",
+    "volume_files",
+    "write_formats",
+    "write_volume",
+]

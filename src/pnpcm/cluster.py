@@ -1,11 +1,14 @@
-"""connect: a client of dask.distributed, on this machine or on a running cluster."""
+"""connect: a client of dask.distributed; computed: results of its workers, or of this process."""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, MissingExtraError
@@ -21,10 +24,16 @@ ENVIRONMENT = {
 """Of the workers on this machine, which have one thread each."""
 IGNORE_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
 """Run by every worker: Ctrl-C reaches all processes of a terminal, and this one ends the others."""
+AHEAD = 3
+"""Jobs per worker thread that are submitted at a time: a worker never waits for its next one."""
+LEAST_AHEAD = 16
+"""Jobs that are submitted at least, so that a cluster that adapts to its load starts workers."""
 SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GiB",  # a job contains its image
     "distributed.comm.timeouts.connect": f"{TIMEOUT}s",
 }
+Job = TypeVar("Job")
+Found = TypeVar("Found")
 
 
 @contextmanager
@@ -88,7 +97,7 @@ def _joined(distributed: Any, scheduler: str) -> Iterator[Any]:
 
 
 def _check_versions(client: Any, scheduler: str) -> None:
-    """Refuse workers without this version of pnpcm, whose rows would be other ones."""
+    """Refuse workers without this version of pnpcm, whose results would be other ones."""
     remedy = f"install pnpcm {__version__} in the environment of the workers"
     try:
         found = client.run(version)
@@ -106,3 +115,51 @@ def _check_versions(client: Any, scheduler: str) -> None:
 def version() -> str:
     """The version of pnpcm, of the process in which this function is called."""
     return __version__
+
+
+def computed(
+    client: Any, function: Callable[[Job], Found], jobs: Iterable[Job]
+) -> Iterator[tuple[Job, Found | None, str | None]]:
+    """(job, result, None) of every job in the order in which they finish.
+
+    ``client=None``: in this process. A job whose worker dies runs again on another one; after four
+    such deaths it is returned as (job, None, reason).
+    """
+    if client is None:
+        for job in jobs:
+            yield job, function(job), None
+        return
+    from dask.distributed import as_completed
+
+    waiting, under_way, futures = iter(jobs), dict[str, Job](), as_completed()
+
+    def fill() -> None:
+        """Submit jobs until every worker has some in reserve; the others are not read yet."""
+        most = max(LEAST_AHEAD, AHEAD * sum(client.nthreads().values()))
+        for job in islice(waiting, max(0, most - len(under_way))):
+            future = client.submit(function, job, pure=False)
+            under_way[future.key] = job
+            futures.add(future)
+
+    fill()
+    for future in futures:
+        yield under_way.pop(future.key), *_result_of(future)
+        future.release()
+        fill()
+
+
+def _result_of(future: Any) -> tuple[Any, str | None]:
+    """The result of a dask future, or the reason why there is none: its workers died."""
+    from dask.distributed import KilledWorker
+
+    try:
+        return future.result(), None
+    except KilledWorker as error:
+        count = error.allowed_failures + 1
+        workers = "1 worker" if count == 1 else f"{count} workers"
+        return None, f"{workers} died while computing it; is there enough memory?"
+    except (asyncio.CancelledError, concurrent.futures.CancelledError, OSError) as error:
+        raise ArgumentError(
+            "scheduler is lost: the connection was closed; finished results are stored, repeat the "
+            "command to continue"
+        ) from error
