@@ -44,7 +44,7 @@ def claim(folder: Path, name: str, *, wait: bool = False) -> Iterator[bool]:
 
     False if another process has it; ``wait=True`` waits until that has ended.
     """
-    digits = hashlib.sha256(name.encode()).hexdigest()[:16]
+    digits = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
     while True:
         with _held(folder / f".pnpcm-{digits}", wait=wait) as held:
             if held or not wait:
