@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pnpcm.bench.run import measured_of, options_of, planned, priors_of, shard_of
-from pnpcm.bench.spec import Row, Spec
+from pnpcm.bench.spec import BEFORE, Row, Spec
 from pnpcm.bench.store import Store
 from pnpcm.errors import PnPCMError
 from pnpcm.recon.photo import plan_photo
@@ -94,10 +94,13 @@ def _mean_seconds(store: Store) -> dict[tuple[Any, ...], float]:
 def _evaluated(spec: Spec, row: Row) -> float | None:
     """Seconds of one evaluation of the prior times their number; None if that is not known."""
     x, method = spec.images(row.data)[row.image], spec.methods[row.method]
+    if method.method == BEFORE:
+        return 0.0
     try:
         measured = measured_of(row, x, spec.tasks[row.task])
         options = options_of(row, method)
-        plan, _ = plan_photo(measured.y, measured.task, options, priors_of(row.prior))
+        priors = priors_of(row.prior, method.control_for(row.prior, row.task))
+        plan, _ = plan_photo(measured.y, measured.task, options, priors)
     except PnPCMError:  # the row will state the reason, at once
         return 0.0
     nfe = getattr(plan.config, "nfe", 0)

@@ -26,8 +26,9 @@ from torch import Tensor, nn
 from pnpcm import __version__
 from pnpcm.baselines import BASELINES, Baseline
 from pnpcm.bench.scores import conventions, score
-from pnpcm.bench.spec import MethodRow, Row, Spec, TaskRow, digest, matches
+from pnpcm.bench.spec import BEFORE, MethodRow, Row, Spec, TaskRow, digest, matches
 from pnpcm.bench.store import LOST, Store
+from pnpcm.catalogue import load_prior
 from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.files import to_picture, write_atomically, write_json
 from pnpcm.presets import PRESETS, Preset
@@ -169,7 +170,7 @@ def job_of(spec: Spec, row: Row, key: str) -> Job:
         metrics=tuple(spec.metrics),
         picture=row.image < spec.pictures and row.seed == spec.seeds[0],
         threads=spec.threads,
-        weights=weights_of(row.prior),
+        weights=_weights_for(row, spec.methods[row.method]),
     )
 
 
@@ -185,8 +186,8 @@ def key_of(spec: Spec, row: Row) -> str:
         row.name,
         spec.images(row.data).digest(row.image),
         spec.tasks[row.task].to_dict() | {"sigma_y": row.sigma_y},
-        weights_of(row.prior),
-        method.to_dict() | {"trials": None, "steps": row.steps},
+        _weights_for(row, method),
+        method.to_dict() | {"trials": None, "tasks": None, "steps": row.steps},
         _numbers_of(row.prior) if preset is None else _row_of(preset).solver.to_dict(),
         conventions(spec.metrics),
     )
@@ -309,7 +310,7 @@ def _now() -> str:
 def _check_weights(job: Job) -> None:
     """The key of a row contains the weights: a worker with other ones computes another row."""
     try:
-        found = weights_of(job.row.prior)
+        found = _weights_for(job.row, job.method)
     except PnPCMError as error:
         raise RuntimeError(f"on {platform.node()}: {error}") from error
     if found != job.weights:
@@ -321,13 +322,15 @@ def _check_weights(job: Job) -> None:
 
 def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
     row, wanted = job.row, job.method
+    if wanted.method == BEFORE:
+        return _before(job, measured)
     options = options_of(row, wanted)
     iterates: list[Tensor] = []
     done = restore_with(
         measured.y,
         measured.task,
         options,
-        priors_of(row.prior),
+        priors_of(row.prior, wanted.control_for(row.prior, row.task)),
         reference=job.x,
         callback=(lambda step: iterates.append(step.x.detach().clone())) if job.picture else None,
     )
@@ -345,19 +348,39 @@ def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, b
         "parameters_from": done.plan.parameters_from,
         "notes": list(done.notes),
     }
-    pictures = {}
-    if job.picture:
-        before = measured.task.baseline(measured.task.problem(measured.y))
-        shared = digest(*row.measurement)
-        pictures = {
-            f"{job.key}.png": _png(done.x),
-            f"{shared}.truth.png": _png(job.x),
-            f"{shared}.before.png": _png(before),
-        }
-        for k, x in enumerate(_some(iterates, 8)):
-            if x.shape == done.x.shape:
-                pictures[f"{job.key}.{k}.png"] = _png(x)
-    return saved, pictures
+    return saved, _pictures(job, measured, done.x, iterates) if job.picture else {}
+
+
+def _before(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
+    start = time.perf_counter()
+    x = measured.task.baseline(measured.task.problem(measured.y))
+    saved = {
+        "scores": score(x, job.x, job.metrics),
+        "nfe": 0,
+        "vjps": 0,
+        "seconds": {"solve": round(time.perf_counter() - start, 4)},
+        "memory": _memory(),
+        "solver": BEFORE,
+        "parameters_from": measured.task.baseline_name,
+    }
+    return saved, _pictures(job, measured, x, ()) if job.picture else {}
+
+
+def _pictures(
+    job: Job, measured: Measurement, x: Tensor, iterates: Sequence[Tensor]
+) -> dict[str, bytes]:
+    """Result, truth, image before and iterates as PNG files by name."""
+    before = measured.task.baseline(measured.task.problem(measured.y))
+    shared = digest(*job.row.measurement)
+    found = {
+        f"{job.key}.png": _png(x),
+        f"{shared}.truth.png": _png(job.x),
+        f"{shared}.before.png": _png(before),
+    }
+    for k, iterate in enumerate(_some(iterates, 8)):
+        if iterate.shape == x.shape:
+            found[f"{job.key}.{k}.png"] = _png(iterate)
+    return found
 
 
 def options_of(row: Row, method: MethodRow) -> Options:
@@ -381,17 +404,21 @@ def measured_of(row: Row, x: Tensor, task: TaskRow) -> Measurement:
 
 
 @cache
-def priors_of(name: str) -> Priors:
-    """The priors of a name, loaded once per process."""
-    return Priors(name)
+def priors_of(name: str, control: str | None = None) -> Priors:
+    """The priors of a name, or the one with this ControlNet, loaded once per process."""
+    return Priors(name if control is None else load_prior(name, control=control))
 
 
 @cache
-def weights_of(name: str) -> tuple[str, ...]:
+def weights_of(name: str, control: str | None = None) -> tuple[str, ...]:
     """Fingerprints of the priors of a name."""
-    priors = priors_of(name)
+    priors = priors_of(name, control)
     each = [priors((kind,)) for kind in priors.kinds]
     return tuple(fingerprint(p) for p in each if isinstance(p, nn.Module))
+
+
+def _weights_for(row: Row, method: MethodRow) -> tuple[str, ...]:
+    return weights_of(row.prior, method.control_for(row.prior, row.task))
 
 
 @contextmanager
@@ -438,7 +465,7 @@ def _png(x: Tensor) -> bytes:
     return file.getvalue()
 
 
-def _some(items: list[Tensor], count: int) -> list[Tensor]:
+def _some(items: Sequence[Tensor], count: int) -> Sequence[Tensor]:
     """At most ``count`` of the items, evenly spaced, the last one included."""
     if len(items) <= count:
         return items
