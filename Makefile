@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types laws benchmark priors priors-status clean
+.PHONY: demo test slow lint types laws benchmark priors priors-status clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
 
 test: lint types
 	$(BIN)/pytest -n 2
+
+slow: $(VENV)/.test
+	$(BIN)/pytest -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -22,7 +25,7 @@ laws: $(VENV)/.test
 	$(BIN)/pytest -n 2 tests/laws
 
 benchmark: $(VENV)/.core
-	$(BIN)/python benchmarks/data_steps.py
+	$(BIN)/python benchmarks/speed/data_steps.py
 
 priors: $(VENV)/.test
 	$(BIN)/python recipes/train_queue.py run
