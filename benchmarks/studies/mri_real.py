@@ -23,6 +23,7 @@ import torch
 from rich.progress import track
 from torch import Tensor
 
+from images import markdown
 from pnpcm import load_prior
 from pnpcm.io.files import save_picture, to_picture, write_text
 from pnpcm.linalg import cg, to_complex
@@ -99,7 +100,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     scan, prior = read_scan(existing(FILE)), load_prior(options.prior)
     convention = prior.info["scale"]  # type: ignore[attr-defined]
-    lines = ["| | " + " | ".join([*METHODS, "PnP-CM, 4 NFE"]) + " |", "|---" * 6 + "|"]
+    lines: list[list[str]] = []
     for name, (acceleration, acs, maps_from) in CASES.items():
         rows: dict[str, list[tuple[Scores, str]]] = {}
         strip = []
@@ -117,17 +118,18 @@ def main() -> None:
                 strip.append(image * part.full_support)
             volume = reconstruct(scan, prior, preparation=chosen)
             scores = paper_scores(volume.image, part.reference, part.full_support)
-            rows.setdefault("PnP-CM, 4 NFE", []).append((scores, volume.record["parameters_from"]))
+            rows.setdefault("PnP-CM", []).append((scores, volume.record["parameters_from"]))
             strip.append(volume.image)
         cells = []
         for each in rows.values():
             mean = [sum(getattr(s, key) for s, _ in each) / len(each) for key in ("psnr", "ssim")]
             cells.append(f"{mean[0]:.2f} / {mean[1]:.3f}")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-        print(lines[-1], {k: [s for _, s in v] for k, v in rows.items()}, flush=True)
+        lines.append([name, *cells])
+        print(*lines[-1], {k: [s for _, s in v] for k, v in rows.items()}, sep=" | ", flush=True)
         _picture(options.out / f"{name.replace(' ', '')}.png", strip)
-    write_text(options.out / "table.md", "\n".join(lines) + "\n")
-    print("\n".join(lines))
+    table = markdown(["", *METHODS, "PnP-CM"], lines)
+    write_text(options.out / "table.md", table)
+    print(table)
 
 
 def _picture(path: Path, images: list[Tensor]) -> None:

@@ -104,3 +104,24 @@ def test_the_cells_of_the_ablation_differ_in_injection_and_momentum_only() -> No
             assert changed(SPECS[name], "momentum", prior, task) == {"noise_scale": 0.0}
             both = {"mu": 0.0, "noise_scale": 0.0}
             assert changed(SPECS[name], "neither", prior, task) == both
+
+
+def test_tuned_cells_of_the_ablation_have_the_switches_of_their_names() -> None:
+    switches = {
+        "injection and momentum": (1.0, True),
+        "injection": (1.0, False),
+        "momentum": (0.0, True),
+        "neither": (0.0, False),
+    }
+    tuned = {name: spec for name, spec in SPECS.items() if name.startswith("ablation-tuned-")}
+    assert tuned
+    for spec in tuned.values():
+        trials = {row.trials for row in spec.methods.values()}
+        assert len(trials) == 1  # the same budget for all
+        for name, row in spec.methods.items():
+            (task,), (prior,) = row.tasks, spec.priors
+            scale, momentum = switches[name.partition(";")[0]]
+            own = config(spec, name, prior, task)
+            assert own.noise_scale == scale
+            assert momentum or own.mu == 0
+            assert own.n_steps == row.steps[0]
