@@ -38,11 +38,11 @@ SWITCHES: dict[str, dict[str, float]] = {
     "momentum": {"noise_scale": 0.0},
     "neither": {"noise_scale": 0.0, "mu": 0.0},
 }
-NUMBERS = ("sigmas", "deltas", "rhos", "mu", "noise_scale")
+NUMBERS = ("sigmas", "deltas", "rhos", "mu", "noise_scale", "init")
 
 
 def row_of(config: Any, base: str, task: str, trials: int) -> MethodRow:
-    """The tuned numbers in place of those of the published row."""
+    """The tuned numbers in place of those of a preset with the same data step."""
     values = {name: getattr(config, name) for name in NUMBERS}
     plain = {
         name: [float(f"{v:.4g}") for v in value] if isinstance(value, tuple) else value
@@ -80,9 +80,8 @@ def main() -> None:
                     storage=options.studies / f"{domain}-{task}-{steps}-{name}.study",
                     fixed=fixed,
                 )
-                base = spec.methods[name].preset_for(domain, task)
                 label = f"{name}; {task}, {steps} steps"
-                found[label] = row_of(best.preset.solver, str(base), task, trials)
+                found[label] = row_of(best.preset.solver, f"{domain}/{task}", task, trials)
                 print(f"{label}: {best.score:.2f} dB on training images", flush=True)
     tasks = {task: spec.tasks[task] for task in TASKS[domain]}
     data = {name: row for name, row in spec.data.items() if name in ("fairface", "ixi")}

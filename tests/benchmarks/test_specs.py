@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from pnpcm import PRESETS
 from pnpcm.baselines import BASELINES, LINEAR, NONLINEAR, SCANS
 from pnpcm.bench import Spec, read_spec
 from pnpcm.recon.parameters import apply_settings
@@ -30,9 +31,11 @@ def rows_of(spec: Spec, prior: str) -> list[tuple[str, str, str]]:
 
 
 def config(spec: Spec, method: str, prior: str, task: str) -> Any:
-    """The numbers of a method with a row of ``BASELINES``."""
+    """The numbers of a method with a preset."""
     row = spec.methods[method]
-    return apply_settings(BASELINES[str(row.preset_for(prior, task))].solver, row.settings)
+    name = str(row.preset_for(prior, task))
+    source: Any = BASELINES[name] if name in BASELINES else PRESETS[name]
+    return apply_settings(source.solver, row.settings)
 
 
 def test_the_contest_runs_each_tuned_row_once_and_states_its_trials() -> None:
