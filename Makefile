@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .venv-tools
 
-.PHONY: demo test lint types fuzz laws benchmark priors priors-status audit sbom clean
+.PHONY: demo test slow lint types fuzz laws benchmark priors priors-status audit sbom clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
 
 test: lint types
 	$(BIN)/pytest -n 2
+
+slow: $(VENV)/.test
+	$(BIN)/pytest -m slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -26,7 +29,7 @@ laws: $(VENV)/.test
 	$(BIN)/pytest -n 2 tests/laws
 
 benchmark: $(VENV)/.core
-	$(BIN)/python benchmarks/data_steps.py
+	$(BIN)/python benchmarks/speed/data_steps.py
 
 priors: $(VENV)/.test
 	$(BIN)/python recipes/train_queue.py run

@@ -15,9 +15,10 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n# (\S+\.py)(?:: (\w+))?\n(.*?)^```$", TEXT, re.M | re.S)
 """(file, table, lines): a new file where no table is named, else an import and a row."""
 HELPERS = [f"tests/{p.name}" for p in ROOT.glob("tests/*.py") if not p.name.startswith("test_")]
+SPECS = [f"benchmarks/specs/{p.name}" for p in ROOT.glob("benchmarks/specs/*.yaml")]
 NEEDED = (
-    *("pyproject.toml", "benchmarks/contest.jsonl", "benchmarks/CONTEST.md", *HELPERS),
-    *("tests/test_architecture.py", "tests/test_kept_cells.py", "tests/tune/test_fair.py"),
+    *("pyproject.toml", *HELPERS, *SPECS),
+    *("tests/test_architecture.py", "tests/benchmarks/test_specs.py", "tests/tune/test_fair.py"),
 )
 
 
@@ -83,7 +84,9 @@ def test_the_files_of_the_examples_are_those_of_the_lists() -> None:
 
 def test_an_operator_a_prior_and_a_solver_obey_every_law(copy: Path) -> None:
     words = ("pytest", "-v", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib")
-    rows = "flip or smoothing or pnp-pgd or names or every_method or knows or configurations"
+    rows = (
+        "flip or smoothing or pnp-pgd or names or every_method or each_tuned_row or configurations"
+    )
     out = run(copy, *words, "-k", rows, "tests")
     for law in (
         "test_operators.py::test_batch_equals_singles[flip-16x20]",
@@ -97,8 +100,7 @@ def test_an_operator_a_prior_and_a_solver_obey_every_law(copy: Path) -> None:
         "test_solvers.py::test_same_generator_same_result_and_nothing_touched[mri-pnp-pgd]",
         "test_solvers.py::test_configurations_round_trip_through_json",
         "test_architecture.py::test_torch_free_names_are_those_of_the_table",
-        "test_kept_cells.py::test_every_method_of_the_table_has_a_fair_cell_or_a_reason",
-        "test_kept_cells.py::test_the_table_knows_the_compared_methods_and_only_methods_of_the_package",
+        "test_specs.py::test_the_contest_runs_each_tuned_row_once_and_states_its_trials",
         "test_fair.py::test_every_method_is_a_solver",
     ):
         assert f"{law} PASSED" in out

@@ -3,8 +3,8 @@
 Origins: ``official`` (the authors' code, in our units: images in [-1, 1], noise_std = 0.10 for
 sigma_y = 0.05), ``lsun`` and ``fastmri`` (changes that the PnP-CM paper states), and the shipped
 priors ``faces``, ``natural`` and ``mri``: the fair tuning with 12 trials, ``faces@60`` with 60, all
-read from `data/baselines.json`, which `benchmarks/tune_baselines.py` writes. Where a publication
-has no value for a task, there is no row. The rows of PnP-CM are those of `presets`.
+read from `data/baselines.json`, which `benchmarks/studies/tune_baselines.py` writes. Where a
+publication has no value for a task, there is no row. The rows of PnP-CM are those of `presets`.
 """
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ in the released code. Where its operator or its optimiser differs from ours, the
 belongs to a separate row, ``celeba-hq/…-reference``, with the released code's operator options
 and data step; the row without the suffix has the same parameters for our operator, and no score.
 
-The rows of the shipped priors are in `data/presets.json`, written by `benchmarks/tune_shipped.py`
-(`pnpcm tune` on training images); their score is the one on those images. A row for another number
-of steps N or another noise level than the default is named ``natural/superres-4@n2,s0.025``. Rows
-``natural-edm/…`` are for the denoiser of the prior instead of its consistency model.
+The rows of the shipped priors are in `data/presets.json`, written by
+`benchmarks/studies/tune_shipped.py` (`pnpcm tune` on training images); their score is the one on
+those images. A row for another number of steps N or another noise level than the default is named
+``natural/superres-4@n2,s0.025``. Rows ``natural-edm/…`` are for the denoiser of the prior instead
+of its consistency model.
 """
 
 from __future__ import annotations

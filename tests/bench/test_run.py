@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -136,6 +137,70 @@ def test_pictures_are_kept_of_the_first_images(spec: Spec, whole: Store) -> None
     kept = {path.name.split(".")[0] for path in (whole.folder / "pictures").iterdir()}
     for row in whole.rows():
         assert (row["key"] in kept) == (row["number"] < 1 and row["failed"] is None)
+
+
+def test_the_image_before_is_a_method(tmp_path: Path, write_spec: Write) -> None:
+    tasks = {"superres-2": {"task": "superres", "options": {"factor": 2}}}
+    changes = {"tasks": tasks, "methods": {"before": {"method": "before"}}}
+    spec = read_spec(write_spec(tmp_path, **changes))
+    assert estimate(spec, tmp_path / "out").seconds == 0
+    (first, *_) = finished(spec, bench(spec, tmp_path / "out"))
+    (row, *_), x = spec.rows(), spec.images("noise")[0]
+    y = run.measured_of(row, x, spec.tasks["superres-2"]).y
+    enlarged = torch.nn.functional.interpolate(y, (32, 32), mode="bicubic")
+    error = (enlarged.clamp(-1, 1) - x).double().square().mean() / 4
+    assert first["scores"]["psnr"] == pytest.approx(float(-10 * error.log10()), abs=1e-4)
+    assert (first["nfe"], first["failed"], first["parameters_from"]) == (0, None, "bicubic")
+    assert len(list((tmp_path / "out/pictures").glob("*.png"))) == 3  # result, truth, before
+
+
+def test_pictures_of_scans_are_kept_and_the_image_before_is_zero_filled(
+    tmp_path: Path, write_spec: Write
+) -> None:
+    arrays = np.random.default_rng(0).random((1, 32, 32)).astype(np.float32)
+    np.savez(tmp_path / "scans.npz", images=arrays)
+    spec = read_spec(
+        write_spec(
+            tmp_path,
+            data={"scans": {"path": "scans.npz", "source": "magnitude"}},
+            tasks={"r4": {"task": "mri", "options": {"coils": 4}, "sigma_y": [0.0]}},
+            methods={"before": {"method": "before"}, "Wiener": {"preset": "wiener/mri/r4"}},
+            priors=["mri"],
+            metrics=["psnr"],
+        )
+    )
+    before, wiener = finished(spec, bench(spec, tmp_path / "out"))
+    assert (before["failed"], wiener["failed"]) == (None, None)
+    assert before["parameters_from"] == "zero-filled"
+    assert len(list((tmp_path / "out/pictures").glob("*.png"))) >= 4  # two results, truth, before
+    x, (row, *_) = spec.images("scans")[0], spec.rows()
+    operator = spec.tasks["r4"].of((2, 32, 32)).operator((2, 32, 32))
+    image = torch.fft.ifft2(
+        torch.fft.ifftshift(run.measured_of(row, x, spec.tasks["r4"]).y, (-2, -1)), norm="ortho"
+    )
+    filled = (torch.fft.fftshift(image, (-2, -1)) * operator.coil_maps.conj()).sum(1).abs()
+    truth = torch.complex(x[:, 0], x[:, 1]).abs()
+    error = (filled.clamp(0, 1) - truth.clamp(0, 1)).double().square().mean()
+    assert before["scores"]["psnr"] == pytest.approx(float(-10 * error.log10()), abs=1e-3)
+
+
+def test_a_controlnet_belongs_to_a_row_of_cosign(tmp_path: Path, write_spec: Write) -> None:
+    shipped = Path(run.__file__).parents[1] / "data"
+    spec = read_spec(
+        write_spec(
+            tmp_path,
+            data={"photos": {"path": str(shipped), "count": 1, "side": 64}},
+            tasks={"superres-4": {"task": "superres", "options": {"factor": 4}}},
+            methods={"CoSIGN": {"preset": "cosign/{prior}/{task}", "control": "{task}"}},
+            priors=["faces"],
+            pictures=0,
+        )
+    )
+    (row,) = bench(spec, tmp_path / "out").rows()
+    assert (row["failed"], row["nfe"], row["solver"]) == (None, 4, "cosign")
+    assert not set(run.weights_of(run.Chosen("faces", "superres-4"))) & set(
+        run.weights_of(run.Chosen("faces"))
+    )
 
 
 def test_a_faulty_row_does_not_end_the_run_and_is_computed_again(

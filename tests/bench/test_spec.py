@@ -44,6 +44,38 @@ def test_a_task_may_have_its_own_noise_levels_and_rows_can_be_left_out(
     assert len(rows) == 3 * 3 - 1
 
 
+def test_a_method_may_be_limited_to_tasks_whose_preset_exists(
+    tmp_path: Path, write_spec: Write
+) -> None:
+    tasks = {
+        "superres-4": {"task": "superres", "options": {"factor": 4}},
+        "jpeg-20": {"task": "jpeg", "options": {"quality": 20}},
+    }
+    tuned = {"preset": "cm4ir/{prior}/{task}", "tasks": ["superres-4"]}
+    spec = read_spec(write_spec(tmp_path, tasks=tasks, methods={"a": tuned, "b": {}}))
+    rows = {(row.task, row.method) for row in spec.rows()}
+    assert rows == {("superres-4", "a"), ("superres-4", "b"), ("jpeg-20", "b")}
+
+
+def test_the_key_of_a_row_does_not_depend_on_the_other_tasks_of_its_method(
+    tmp_path: Path, write_spec: Write
+) -> None:
+    whole = read_spec(write_spec(tmp_path))
+    methods = {"wiener": {"method": "wiener", "tasks": ["superres-2"]}}
+    limited = read_spec(write_spec(tmp_path, methods=methods))
+    assert key_of(limited, ROW) == key_of(whole, ROW)
+
+
+def test_lists_of_numbers_in_settings_are_sequences_of_a_configuration(
+    tmp_path: Path, write_spec: Write
+) -> None:
+    methods = {"a": {"method": "pnp-cm", "steps": [2], "settings": {"sigmas": [0.3, 0.2]}}}
+    tasks = {"superres-2": {"task": "superres", "options": {"factor": 2}}}
+    spec = read_spec(write_spec(tmp_path, methods=methods, tasks=tasks, metrics=["psnr"]))
+    (row,) = bench(spec, tmp_path / "out", limit=1).rows()
+    assert row["config"]["sigmas"] == [0.3, 0.2]
+
+
 @pytest.mark.parametrize(
     ("pattern", "fits"),
     [("wiener", True), ("superres-*/wien?r", True), ("tv", False), ("s0.05", True)],
@@ -65,6 +97,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         "unexpected keyword argument 'acc'",
     ),
     "preset": ({"methods": {"a": {"preset": "{prior}/superres-44"}}}, "unknown preset"),
+    "task of a method": ({"methods": {"a": {"tasks": ["jpeg"]}}}, "did you mean 'jpeg-20'"),
+    "preset of the image before": (
+        {"methods": {"a": {"method": "before", "preset": "natural/superres-4"}}},
+        "has no other field than tasks",
+    ),
+    "control": ({"methods": {"a": {"method": "cosign", "control": "{task}"}}}, "superres-2"),
+    "placeholder of a control": ({"methods": {"a": {"control": "{x}"}}}, "only {prior} and {task}"),
     "placeholder of a preset": ({"methods": {"a": {"preset": "{x}"}}}, "only {prior} and {task}"),
     "prior": ({"priors": ["naturall"]}, "naturall"),
     "metric": ({"metrics": ["psnrr"]}, "did you mean 'psnr'"),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from pnpcm.bench.run import measured_of, options_of, planned, prior_of, priors_of, shard_of
-from pnpcm.bench.spec import Row, Spec
+from pnpcm.bench.spec import BEFORE, Row, Spec
 from pnpcm.bench.store import Store
 from pnpcm.errors import PnPCMError
 from pnpcm.recon.photo import plan_photo
@@ -94,6 +94,8 @@ def _mean_seconds(store: Store) -> dict[tuple[Any, ...], float]:
 def _evaluated(spec: Spec, row: Row) -> float | None:
     """Seconds of one evaluation of the prior times their number; None if that is not known."""
     x, method = spec.images(row.data)[row.image], spec.methods[row.method]
+    if method.method == BEFORE:
+        return 0.0
     try:
         scan = spec.images(row.data).measured(row.image)
         measured = measured_of(row, x, spec.tasks[row.task], scan)

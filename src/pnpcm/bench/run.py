@@ -24,7 +24,7 @@ from pnpcm import __version__
 from pnpcm.baselines import BASELINES, Baseline
 from pnpcm.bench.scans import Measured
 from pnpcm.bench.scores import conventions, score
-from pnpcm.bench.spec import MethodRow, Row, Spec, TaskRow, digest, matches
+from pnpcm.bench.spec import BEFORE, MethodRow, Row, Spec, TaskRow, digest, matches
 from pnpcm.bench.store import LOST, Store
 from pnpcm.catalogue import load_prior
 from pnpcm.cluster import computed
@@ -184,7 +184,7 @@ def job_of(spec: Spec, row: Row, key: str) -> Job:
 
 def prior_of(spec: Spec, row: Row) -> Chosen:
     """The prior of a row."""
-    return Chosen(row.prior, spec.methods[row.method].control_for(row.task), spec.device)
+    return Chosen(row.prior, spec.methods[row.method].control_for(row.prior, row.task), spec.device)
 
 
 def key_of(spec: Spec, row: Row) -> str:
@@ -293,6 +293,8 @@ def _check_weights(job: Job) -> None:
 
 def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
     row, wanted = job.row, job.method
+    if wanted.method == BEFORE:
+        return _before(job, measured)
     options = options_of(row, wanted, job.prior.device)
     iterates: list[Tensor] = []
     done = restore_with(
@@ -317,19 +319,39 @@ def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, b
         "parameters_from": done.plan.parameters_from,
         "notes": list(done.notes),
     }
-    pictures = {}
-    if job.picture:
-        before = measured.task.baseline(measured.task.problem(measured.y))
-        shared = digest(*row.measurement)
-        pictures = {
-            f"{job.key}.png": _png(done.x),
-            f"{shared}.truth.png": _png(job.x),
-            f"{shared}.before.png": _png(before),
-        }
-        for k, x in enumerate(_some(iterates, 8)):
-            if x.shape == done.x.shape:
-                pictures[f"{job.key}.{k}.png"] = _png(x)
-    return saved, pictures
+    return saved, _pictures(job, measured, done.x, iterates) if job.picture else {}
+
+
+def _before(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
+    start = time.perf_counter()
+    x = measured.task.baseline(measured.task.problem(measured.y))
+    saved = {
+        "scores": score(x, job.x, job.metrics),
+        "nfe": 0,
+        "vjps": 0,
+        "seconds": {"solve": round(time.perf_counter() - start, 4)},
+        "memory": _memory(),
+        "solver": BEFORE,
+        "parameters_from": measured.task.baseline_name,
+    }
+    return saved, _pictures(job, measured, x, ()) if job.picture else {}
+
+
+def _pictures(
+    job: Job, measured: Measurement, x: Tensor, iterates: Sequence[Tensor]
+) -> dict[str, bytes]:
+    """Result, truth, image before and iterates as PNG files by name."""
+    before = measured.task.baseline(measured.task.problem(measured.y))
+    shared = digest(*job.row.measurement)
+    found = {
+        f"{job.key}.png": _png(x),
+        f"{shared}.truth.png": _png(job.x),
+        f"{shared}.before.png": _png(before),
+    }
+    for k, iterate in enumerate(_some(iterates, 8)):
+        if iterate.shape == x.shape:
+            found[f"{job.key}.{k}.png"] = _png(iterate)
+    return found
 
 
 def options_of(row: Row, method: MethodRow, device: str = "cpu") -> Options:
@@ -424,7 +446,7 @@ def _png(x: Tensor) -> bytes:
     return file.getvalue()
 
 
-def _some(items: list[Tensor], count: int) -> list[Tensor]:
+def _some(items: Sequence[Tensor], count: int) -> Sequence[Tensor]:
     """At most ``count`` of the items, evenly spaced, the last one included."""
     if len(items) <= count:
         return items

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +30,7 @@ from pnpcm.names import Table
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.places import existing
 from pnpcm.presets import PRESETS
-from pnpcm.problems import TASKS, Custom, Task
+from pnpcm.problems import TASKS, Custom, Problem, Task
 from pnpcm.problems.choice import build as build_task
 from pnpcm.solvers import SOLVERS
 from pnpcm.training.data import SOURCES as TRAINING_SOURCES
@@ -39,6 +39,8 @@ from pnpcm.training.sources import Folder
 LARGEST_SIDE = 4096
 SOURCES: Table[Any] = Table("source", TRAINING_SOURCES | {"scans": Scans})
 """Sources of training images, and measured scans."""
+BEFORE = "before"
+"""The image before reconstruction as a method: enlarged, holes filled, or y itself."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,16 @@ class DataSet(Config):
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Scan(Custom):
+    """A simulated scan; the image before reconstruction is the zero-filled one, Aᴴy."""
+
+    baseline_name = "zero-filled"
+
+    def baseline(self, problem: Problem) -> Tensor:
+        return cast(MultiCoilMRI, problem.operator).A_adjoint(problem.y)
+
+
 @dataclass(frozen=True)
 class TaskRow(Config):
     """A task (row of ``TASKS``, or "mri": simulated coils) with its ``options``.
@@ -91,7 +103,7 @@ class TaskRow(Config):
     def of(self, shape: tuple[int, int, int], coil_maps: Tensor | None = None) -> Task:
         """The task for images of this shape; ``coil_maps``: of a scan, not simulated ones."""
         if self.task == "mri":
-            return Custom(_scan(shape, coil_maps=coil_maps, **self.options))
+            return Scan(_scan(shape, coil_maps=coil_maps, **self.options))
         return build_task(TASKS[self.task], self.options)
 
 
@@ -99,11 +111,12 @@ class TaskRow(Config):
 class MethodRow(Config):
     """How a reconstruction is made; fields as in ``Options``. None: as ``pnpcm restore`` chooses.
 
-    ``preset``: row of ``PRESETS`` or ``BASELINES``. "{prior}" and "{task}" in it are replaced by
-    the names of the prior and of the task in the spec. ``control``: ControlNet of the prior, for
-    CoSIGN, see ``load_prior``; "{task}" is replaced. ``steps``: numbers of evaluations of this
-    method; empty: those of the spec. ``trials``: number of trials of the search that its numbers
-    come from, for tables; None: not stated.
+    ``method``: row of ``SOLVERS``, or ``BEFORE``. ``preset``: row of ``PRESETS`` or ``BASELINES``.
+    ``control``: ControlNet of the prior, for CoSIGN. "{prior}" and "{task}" in these two are
+    replaced by the names of the prior and of the task in the spec. ``steps``: numbers of
+    evaluations of this method; empty: those of the spec. ``tasks``: tasks of the spec that it is
+    computed for; empty: all. ``trials``: number of trials of the search that its numbers come from,
+    for tables; None: not stated.
     """
 
     method: str | None = None
@@ -111,37 +124,49 @@ class MethodRow(Config):
     aim: str = "fidelity"
     settings: dict[str, Any] = field(default_factory=dict)
     samples: int = 1
-    steps: tuple[int | None, ...] = ()
-    trials: int | None = None
     control: str | None = None
+    steps: tuple[int | None, ...] = ()
+    tasks: tuple[str, ...] = ()
+    trials: int | None = None
 
     def __post_init__(self) -> None:
-        if self.method is not None:
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in self.settings.items()}
+        object.__setattr__(self, "settings", plain)
+        if self.method == BEFORE:
+            others = (self.preset, self.control, self.settings, self.steps, self.trials)
+            if any(others) or self.samples != 1 or self.aim != "fidelity":
+                raise ArgumentError(f"method is {BEFORE!r}, which has no other field than tasks")
+        elif self.method is not None:
             _ = SOLVERS[self.method]
 
     @property
     def choices(self) -> dict[str, Any]:
-        """What a result depends on: all but ``trials`` and ``steps``, and no absent ``control``."""
-        plain = {k: v for k, v in self.to_dict().items() if k != "control" or v is not None}
-        return plain | {"trials": None, "steps": None}
+        """What a result depends on, without the number of steps, which a row states."""
+        return self.to_dict() | {"trials": None, "tasks": None, "steps": None}
 
-    def control_for(self, task: str) -> str | None:
-        """The name of the ControlNet; "{task}" in it is replaced."""
-        return None if self.control is None else self.control.format(task=task)
+    def serves(self, task: str) -> bool:
+        """Whether the method is computed for this task of the spec."""
+        return not self.tasks or task in self.tasks
 
     def preset_for(self, prior: str, task: str) -> str | None:
         """The name of the preset, of a row that exists."""
-        if self.preset is None:
-            return None
-        try:
-            name = self.preset.format(prior=prior, task=task)
-        except (KeyError, ValueError, IndexError) as error:
-            raise ArgumentError(
-                f"preset is {self.preset!r}, in which only {{prior}} and {{task}} are replaced"
-            ) from error
-        if name not in BASELINES:
+        name = _filled("preset", self.preset, prior, task)
+        if name is not None and name not in BASELINES:
             _ = PRESETS[name]  # raises, with the nearest name
         return name
+
+    def control_for(self, prior: str, task: str) -> str | None:
+        """The name of the ControlNet."""
+        return _filled("control", self.control, prior, task)
+
+
+def _filled(field_name: str, text: str | None, prior: str, task: str) -> str | None:
+    try:
+        return None if text is None else text.format(prior=prior, task=task)
+    except (KeyError, ValueError, IndexError) as error:
+        raise ArgumentError(
+            f"{field_name} is {text!r}, in which only {{prior}} and {{task}} are replaced"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -213,8 +238,11 @@ class Spec(Config):
         for level in (*self.sigma_y, *(s for t in self.tasks.values() for s in t.sigma_y)):
             if not 0 <= level <= 1:
                 raise ArgumentError(f"sigma_y must be from 0 to 1, got {level:g}")
-        for prior, task, row in product(self.priors, self.tasks, self.methods.values()):
-            row.preset_for(prior, task)
+        for row in self.methods.values():
+            for prior, task in product(self.priors, row.tasks or self.tasks):
+                _ = self.tasks[task]  # raises, with the nearest name
+                row.preset_for(prior, task)
+                row.control_for(prior, task)
 
     def to_dict(self) -> dict[str, Any]:
         plain = super().to_dict()
@@ -242,7 +270,7 @@ class Spec(Config):
             ):
                 for level in wanted.sigma_y or self.sigma_y:
                     for prior, (method, chosen) in product(self.priors, self.methods.items()):
-                        for steps in chosen.steps or self.steps:
+                        for steps in (chosen.steps or self.steps) if chosen.serves(task) else ():
                             row = Row(data, image, task, level, seed, prior, method, steps)
                             if not matches(row, self.skip):
                                 yield row

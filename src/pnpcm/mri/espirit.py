@@ -49,10 +49,10 @@ KERNELS = ((14, 6), (10, 5), (8, 4), (5, 3))
 FOLDED = 0.03
 """Share of the support with a second eigenvalue above ``crop`` from which on two sets are used.
 
-Simulated scans of training slices (``benchmarks/mri_map_rule.py``), from 12 calibration lines on:
-at most 0.03 where the object fits into the field of view (0.05 with 8 lines, 0.23 with 6), and 0.1
-to 0.2 in the median where it folds over itself. A second set that is not needed costs time and
-less than 0.05 dB.
+Simulated scans of training slices (``benchmarks/studies/mri_map_rule.py``), from 12 calibration
+lines on: at most 0.03 where the object fits into the field of view (0.05 with 8 lines, 0.23 with
+6), and 0.1 to 0.2 in the median where it folds over itself. A second set that is not needed costs
+time and less than 0.05 dB.
 """
 
 GRID = 36
@@ -69,9 +69,9 @@ def fit_kernel(
     The blocks of the calibration region must span the whole space of kernels, and a region of few
     lines has few blocks side by side (a longer readout changes nothing). If they do not, λ falls
     below the crop inside the object, which is then cut off; a small kernel or crop takes in air.
-    Chosen on simulated scans of training slices (``benchmarks/mri_map_rule.py``: kernels 3 … 7,
-    crops 0.8 … 0.97). Mean loss in dB of CG-SENSE against the best pair of each slice, loops at
-    least 1.0 / 0.9 of half the field of view from its centre, and the loss on the worst slice:
+    Chosen on simulated scans of training slices (``benchmarks/studies/mri_map_rule.py``: kernels
+    3 … 7, crops 0.8 … 0.97). Mean loss in dB of CG-SENSE against the best pair of each slice, loops
+    at least 1.0 / 0.9 of half the field of view from its centre, and the loss on the worst slice:
 
         =====  ===========================  ========================================
         lines  kernel 6, crop 0.95          this rule
