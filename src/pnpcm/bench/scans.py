@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io import hdf5
 from pnpcm.mri.espirit import espirit
 from pnpcm.mri.readers import HDF5_SUFFIXES, read_scan
-from pnpcm.mri.readers.opening import library, reading
 from pnpcm.mri.sampling import calibration
 from pnpcm.mri.scan import crop_centre
 from pnpcm.operators import MultiCoilMRI
@@ -58,15 +58,15 @@ class Scans:
     ) -> None:
         if contrast is not None and contrast not in ACQUISITIONS:
             raise ArgumentError(f"contrast is {contrast!r}, expected {' or '.join(ACQUISITIONS)}")
-        h5py = library("h5py", "fastMRI volumes")
         self.size = size
         self._last: tuple[int, Measured, Tensor] | None = None
         self.slices: list[tuple[Path, int]] = []
         count = 0
         for file in sorted(p for p in path.rglob("*") if p.suffix in HDF5_SUFFIXES):
-            with reading(file, "HDF5"), h5py.File(file, "r") as volume:
+            with hdf5.opened(file, "fastMRI") as volume:
                 kind = str(volume.attrs.get("acquisition", ""))
-                shape: tuple[int, ...] = volume["kspace"].shape if "kspace" in volume else ()
+                there = "kspace" in volume
+                shape = hdf5.dataset(file, volume, "kspace").shape if there else ()
             if len(shape) != 4 or (contrast is not None and kind != ACQUISITIONS[contrast]):
                 continue
             self.slices += [(file, i) for i in range(skip, shape[0] - skip)]

@@ -13,6 +13,8 @@ from pnpcm.io.reading import library, reading
 
 DEPTH = 50
 """Largest number of lists or mappings inside each other."""
+LARGEST = 100_000
+"""Largest number of values; aliases can make a small text a huge value."""
 
 
 def read_mapping(path: str | Path, what: str, examples: str) -> dict[str, Any]:
@@ -34,16 +36,28 @@ def parse(text: str) -> Any:
 
 
 def _load(text: str) -> Any:
-    """The value of a YAML text, without aliases, which can make a small text a huge value."""
+    """The value of a YAML text of bounded depth and, with its aliases written out, length."""
     yaml = library("yaml", "YAML files", "train")
-    depth = 0
+    total, sizes = 0, {}  # nodes so far; nodes of each anchor's value
+    open_nodes: list[tuple[str | None, int]] = []
     for event in yaml.parse(text, yaml.SafeLoader):  # lazily: deep texts take very long
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("it has an alias (*name); repeat the value in its place")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH:
+            if event.anchor not in sizes:
+                raise ValueError(f"the alias *{event.anchor} is inside its own value, or has none")
+            total += sizes[event.anchor]
+        elif isinstance(event, yaml.CollectionStartEvent):
+            total += 1
+            open_nodes.append((event.anchor, total))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            sizes[anchor] = total - before + 1
+        elif isinstance(event, yaml.ScalarEvent):
+            total += 1
+            sizes[event.anchor] = 1
+        if len(open_nodes) > DEPTH:
             raise ValueError(f"it has more than {DEPTH} lists inside each other")
+        if total > LARGEST:
+            raise ValueError(f"it has more than {LARGEST} values")
     return yaml.safe_load(text)
 
 
