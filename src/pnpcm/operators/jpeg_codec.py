@@ -232,18 +232,18 @@ def _up_whole(plane: Tensor, factors: Factors) -> Tensor:
 
 def read_header(path: Path) -> tuple[list[Any], str]:
     """Tables (natural order) and chroma sampling of a JPEG file, by Pillow."""
-    from PIL import Image, JpegImagePlugin
-
     if not path.is_file():
         raise FileNotFoundError(f"path is {str(path)!r}, which is not a file")
     with reading(path, "JPEG"):
-        return _header(path, Image.open(path), JpegImagePlugin.JpegImageFile)
+        return _header(path)
 
 
-def _header(path: Path, image: Any, jpeg: type) -> tuple[list[Any], str]:
-    with image:
+def _header(path: Path) -> tuple[list[Any], str]:
+    from PIL import Image, JpegImagePlugin
+
+    with Image.open(path) as image:
         # MPO, the format of many phones, is also a JpegImageFile
-        if not isinstance(image, jpeg):
+        if not isinstance(image, JpegImagePlugin.JpegImageFile):
             raise ArgumentError(
                 f"path is {str(path)!r}, a {image.format} file, expected a JPEG; tables of a "
                 "converted copy would describe the conversion, so give the original .jpg"
