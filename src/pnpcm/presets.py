@@ -72,7 +72,7 @@ def load_preset(path: Path) -> Preset:
     """The preset in a file of ``pnpcm tune``."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArgumentError(f"preset is {path}, not a readable preset file ({error})") from error
     if not isinstance(values, dict):
         raise ArgumentError(f"preset is {path}, expected a JSON object of `pnpcm tune`")
