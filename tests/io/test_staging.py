@@ -202,9 +202,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("unexpected pos"), SafetensorError("I/O error")]
-)
+@pytest.mark.parametrize("error", [RuntimeError("unexpected pos"), SafetensorError("I/O error")])
 def test_weights_on_a_full_disk_are_an_error_of_the_system(
     error: Exception, tmp_path: Path
 ) -> None:
