@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors import SafetensorError
 
 from pnpcm.io import staging as module
-from pnpcm.io.files import write_atomically, write_text
+from pnpcm.io.files import save_tensors, write_atomically, write_text
 from pnpcm.io.staging import claim, publish, remove_leftovers, staging
 
 HOLD = """
@@ -80,7 +81,7 @@ def test_without_locks_nothing_is_removed_and_files_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / ".pnpcm-0123456789abcdef").mkdir()
-    monkeypatch.setattr(module, "fcntl", None)
+    monkeypatch.setattr(module, "LOCKS", False)
     remove_leftovers(tmp_path)
     write_text(tmp_path / "a.txt", "a")
     with claim(tmp_path, "a") as mine:
@@ -199,6 +200,22 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         write_atomically(path, fail)
     assert content(tmp_path) == {"a.txt": "old"}
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("unexpected pos"), SafetensorError("I/O error")])
+def test_weights_on_a_full_disk_are_an_error_of_the_system(
+    error: Exception, tmp_path: Path
+) -> None:
+    """torch and safetensors raise errors of their own."""
+
+    def fail(temporary: Path) -> None:
+        temporary.write_bytes(b"half")
+        raise error
+
+    with pytest.raises(OSError, match=r"is the disk full\?") as caught:
+        save_tensors(tmp_path / "p.pt", fail)
+    assert caught.value.filename == str(tmp_path / "p.pt")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_content_reaches_the_disk_before_the_name(

@@ -20,8 +20,10 @@ from pathlib import Path
 
 try:
     import fcntl
+
+    LOCKS = True
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+    LOCKS = False
 
 NAME = re.compile(r"\.pnpcm-[0-9a-f]{16}")
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -57,7 +59,7 @@ def remove_leftovers(folder: Path) -> None:
 
     Only folders of this user whose whole name is of the pattern are taken for ours.
     """
-    if fcntl is None:
+    if not LOCKS:
         return
     for path in folder.glob(".pnpcm-*"):
         if NAME.fullmatch(path.name) and not path.is_symlink() and path.is_dir():
@@ -122,8 +124,8 @@ def _held(path: Path, *, wait: bool) -> Iterator[bool]:
         path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:  # the name of a hidden folder says nothing to a user
         raise OSError(error.errno, error.strerror, str(path.parent)) from error
-    handle = None if fcntl is None else _open(path)
-    held = fcntl is None
+    handle = _open(path) if LOCKS else None
+    held = not LOCKS
     try:
         if handle is not None:
             held = _lock(handle, wait=wait) and _is_at(handle, path)

@@ -60,9 +60,12 @@ def record_path(folder: Path, name: str) -> Path:
 def read_record(folder: Path, name: str) -> dict[str, Any] | None:
     """The record of an earlier run; None if there is no readable one."""
     try:
-        return read_json(record_path(folder, name), "a record")
+        content = read_json(record_path(folder, name), "a record")
     except ArgumentError:
         return None
+    files = content.get("files", [])
+    plain = isinstance(files, list) and all(isinstance(file, str) for file in files)
+    return content if plain else None
 
 
 def finished(folder: Path, name: str, request: Request) -> dict[str, Any] | None:
@@ -80,17 +83,16 @@ def publish_result(
 ) -> dict[str, Any]:
     """Move ``files`` of a staging folder into ``folder`` with their record, and return it.
 
-    All of them appear, or none; files of an older result that are not replaced are removed.
+    All of them appear, or none. Files that an older record lists and that are not replaced are
+    removed, if they are in this folder and begin with the name of the result.
     """
     old = read_record(folder, name) or {}
     names = [path.name for path in files]
     whole = dict(content) | {"files": names}
     record = record_path(files[0].parent, name)
     write_json(record, whole)
-    listed = (str(file) for file in old.get("files", []))
-    # a record must not delete files outside of its folder
-    stale = {file for file in listed if Path(file).name == file} - set(names)
-    publish([*files, record], folder, stale=sorted(stale))
+    own = (f for f in old.get("files", []) if f.startswith(name) and Path(f).name == f)
+    publish([*files, record], folder, stale=sorted(set(own) - set(names)))
     return whole
 
 
