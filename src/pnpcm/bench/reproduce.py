@@ -211,6 +211,11 @@ def figures(domain: Domain) -> list[Spec]:
     return [replace(spec, pictures=4) for spec in main(domain)]
 
 
+def theorem(domain: Domain) -> list[Spec]:
+    """No rows: ``bench/theorem.py`` compares the iterations of runs, not their results."""
+    return []
+
+
 TABLES: Table[Callable[[Domain], list[Spec]]] = Table(
     "table",
     {
@@ -220,6 +225,7 @@ TABLES: Table[Callable[[Domain], list[Spec]]] = Table(
         "momentum": momentum,
         "nfe-noise": nfe_noise,
         "sensitivity": sensitivity,
+        "theorem": theorem,
     },
 )
 

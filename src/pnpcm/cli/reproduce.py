@@ -16,7 +16,9 @@ from pnpcm.cli.display import starting
 def reproduce(
     table: Annotated[
         str,
-        typer.Argument(help="main, ablation, momentum, nfe-noise, sensitivity, figures or all."),
+        typer.Argument(
+            help="main, ablation, momentum, nfe-noise, sensitivity, figures, theorem or all."
+        ),
     ],
     *,
     prior: Annotated[
@@ -40,9 +42,15 @@ def reproduce(
         from pnpcm.bench.reproduce import TABLES, beside, markdown, merged, specs
         from pnpcm.bench.run import bench
         from pnpcm.bench.store import Store
+        from pnpcm.bench.theorem import write_theorem
         from pnpcm.io.files import write_text
 
         wanted = specs(table, prior=prior, data=data)
+    if table in ("theorem", "all"):
+        print(write_theorem(out, prior=prior, data=data))
+    if table == "theorem":
+        print(f"results: {out}")
+        return
     try:
         with connect(workers, scheduler) as client:
             for number, spec in enumerate(wanted):
