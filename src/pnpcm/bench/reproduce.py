@@ -326,6 +326,11 @@ def figures(domain: Domain) -> list[Spec]:
     return [replace(spec, pictures=4) for spec in main(domain)]
 
 
+def theorem(domain: Domain) -> list[Spec]:
+    """No rows: ``bench/theorem.py`` compares the iterations of runs, not their results."""
+    return []
+
+
 TABLES: Table[Callable[[Domain], list[Spec]]] = Table(
     "table",
     {
@@ -335,6 +340,7 @@ TABLES: Table[Callable[[Domain], list[Spec]]] = Table(
         "momentum": momentum,
         "nfe-noise": nfe_noise,
         "sensitivity": sensitivity,
+        "theorem": theorem,
     },
 )
 

@@ -17,7 +17,9 @@ from pnpcm.cli.display import starting
 def reproduce(
     table: Annotated[
         str,
-        typer.Argument(help="main, ablation, momentum, nfe-noise, sensitivity, figures or all."),
+        typer.Argument(
+            help="main, ablation, momentum, nfe-noise, sensitivity, figures, theorem or all."
+        ),
     ],
     *,
     domain: Annotated[
@@ -68,6 +70,7 @@ def reproduce(
         from pnpcm.bench.reproduce import FEW, TABLES, beside, domains, markdown, merged, specs
         from pnpcm.bench.run import bench
         from pnpcm.bench.store import Store
+        from pnpcm.bench.theorem import write_theorem
         from pnpcm.cluster import connect
         from pnpcm.io.files import write_text
 
@@ -79,6 +82,11 @@ def reproduce(
     if dry_run:
         for spec in wanted:
             print(f"{spec.name}: {estimate(spec, out, limit=limit)}")
+        return
+    if table in ("theorem", "all"):
+        print(write_theorem(out, prior=prior, data=data))
+    if table == "theorem":
+        print(f"results: {out}")
         return
     try:
         with connect(workers, scheduler) as client:
