@@ -58,6 +58,7 @@ class Numbered:
     config: Config
     source: str
     start_scale: float | None = None
+    aim: str = "fidelity"
 
 
 # method ------------------------------------------------------------------------------------------
@@ -160,7 +161,7 @@ def _pnp_cm(
     assert isinstance(config, PnPCMConfig)
     share = INJECTED * (options.perception or float(options.samples > 1))
     injects = config.noise_scale >= LEAST_INJECTION or "noise_scale" in options.settings
-    if share == 0 or injects:
+    if share == 0 or injects or (found.aim == "perception" and options.samples == 1):
         return found
     why = "for the aim" if options.perception else "so that samples differ"
     source = f"{found.source}; injected noise of {share:g} × the level of the prior {why}"
@@ -238,15 +239,14 @@ def _exact(
     steps: int,
 ) -> Numbered | None:
     found = {
-        row.aim: Numbered(row.solver, f"preset {name}")
+        row.aim: Numbered(row.solver, f"preset {name}", aim=row.aim)
         for name, row in reversed(own.items())
         if (row.prior, row.operator) == (prior, task.operator_name)
         and dict(row.options) == task.options
         and math.isclose(row.sigma_y, sigma_y, rel_tol=0.05)
         and row.solver.n_steps == steps
     }
-    wanted = "perception" if options.perception > 0 else "fidelity"
-    return found.get(wanted) or next(iter(found.values()), None)
+    return (options.perception > 0 and found.get("perception")) or found.get("fidelity")
 
 
 def _ruled(
@@ -360,11 +360,12 @@ def _family(
     """The presets that the rule is fitted to, and the name of their family."""
     name = task.operator_name
     kinds = BLURS if name in BLURS else (name,)
-    rows = [p for p in own.values() if p.operator in kinds]
+    fidelity = [p for p in own.values() if p.aim == "fidelity"]
+    rows = [p for p in fidelity if p.operator in kinds]
     if rows:
         return rows, kinds[-1]
-    nearest = _nearest_family(own.values(), conditions, prior)
-    return [p for p in own.values() if p.operator == nearest], nearest
+    nearest = _nearest_family(fidelity, conditions, prior)
+    return [p for p in fidelity if p.operator == nearest], nearest
 
 
 def _nearest_family(own: Iterable[Preset], conditions: Mapping[str, float], prior: str) -> str:
