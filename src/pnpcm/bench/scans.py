@@ -65,8 +65,9 @@ class Scans:
         for file in sorted(p for p in path.rglob("*") if p.suffix in HDF5_SUFFIXES):
             with hdf5.opened(file, "fastMRI") as volume:
                 kind = str(volume.attrs.get("acquisition", ""))
-                there = "kspace" in volume
-                shape = hdf5.dataset(file, volume, "kspace").shape if there else ()
+                shape: tuple[int, ...] = ()
+                if "kspace" in volume:
+                    shape = hdf5.dataset(file, volume, "kspace").shape
             if len(shape) != 4 or (contrast is not None and kind != ACQUISITIONS[contrast]):
                 continue
             self.slices += [(file, i) for i in range(skip, shape[0] - skip)]

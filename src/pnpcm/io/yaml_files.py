@@ -38,7 +38,8 @@ def parse(text: str) -> Any:
 def _load(text: str) -> Any:
     """The value of a YAML text of bounded depth and, with its aliases written out, length."""
     yaml = library("yaml", "YAML files", "train")
-    total, sizes = 0, {}  # nodes so far; nodes of each anchor's value
+    total = 0
+    sizes: dict[str | None, int] = {}  # values that each anchor stands for
     open_nodes: list[tuple[str | None, int]] = []
     for event in yaml.parse(text, yaml.SafeLoader):  # lazily: deep texts take very long
         if isinstance(event, yaml.AliasEvent):
