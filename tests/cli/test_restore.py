@@ -265,7 +265,7 @@ def test_jpeg_reads_its_own_tables(run: Run, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert score(out / "in.jpeg.png", picture()) > score(tmp_path / "in.jpg", picture())
     picture().save(tmp_path / "in.png")
-    refused = run("restore", tmp_path / "in.png", "--task", "jpeg", "--out", out)
+    refused = run("restore", tmp_path / "in.png", "--task", "jpeg", "--out", tmp_path / "other")
     assert refused.code == 2
     assert "expected a JPEG" in refused.err
 
