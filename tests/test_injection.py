@@ -125,7 +125,7 @@ def test_a_tiny_run_of_the_study(
     monkeypatch.setattr(injection, "N_ODE", 4)
     monkeypatch.setattr(injection, "faces", smooth_images)
     monkeypatch.setattr(injection, "TASKS", {"superres-4": injection.TASKS["superres-4"]})
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "new" / "rows.csv"
     command = f"injection.py --trials 2 --count 4 --steps 2 --csv {path}"
     monkeypatch.setattr("sys.argv", command.split())
     injection.main()

@@ -464,6 +464,8 @@ def main() -> None:
     if given.tables is not None:
         print(report(read_csv(given.tables)))
         return
+    if given.csv is not None:
+        given.csv.parent.mkdir(parents=True, exist_ok=True)
     setup = set_up(faces("faces", SIDE), faces("faces_test", SIDE), count=given.count)
     weights = ", ".join(f"{w:.3f}" for w in setup.mixture.weights.tolist())
     print(f"weights of the mixture: {weights}; RMS error of the flow: {flow_error(setup):.1e}")

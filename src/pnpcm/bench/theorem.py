@@ -266,7 +266,7 @@ def figure(studies: Sequence[Study]) -> Any:
         for number, (kind, run) in enumerate(s.traces.items()):
             ks = range(1, len(run.residuals) + 1)
             axes.loglog(ks, run.residuals, color=colour(number), label=kind)
-        axes.set(title=s.name, xlabel="iteration k", ylabel="Δ_k")
+        axes.set(title=s.name, xlabel="iteration k", ylabel=r"$\Delta_k$")
         axes.legend(title="noise")
     return made
 
