@@ -337,7 +337,7 @@ BAD = [
     ({"channel_mult": ()}, "channel_mult is empty"),
     ({"model_channels": 40}, "multiples of 32"),
     ({"model_channels": 33, "norm": False, "num_head_channels": 1}, "even"),
-    ({"model_channels": 0}, "model_channels must be a positive integer, got 0"),
+    ({"model_channels": 0}, "model_channels must be a positive integer up to .*, got 0"),
     ({"in_channels": 1.5}, "in_channels must be a positive integer"),
     ({"image_size": 72, "channel_mult": (1, 1, 1, 1, 1)}, "multiple of patch"),
     ({"num_head_channels": 48}, "num_head_channels must divide"),

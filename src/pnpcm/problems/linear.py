@@ -169,8 +169,6 @@ class SuperRes(Task):
         return conditioning(self.operator((1, side, side)), torch.zeros(1, 1, 16, 16))
 
 
-LONGEST = 4096
-"""Largest side of a blur kernel in pixels."""
 BOUNDARIES = ("unknown", "zero", "circular", "reflect")
 
 
@@ -204,13 +202,6 @@ class Deblur(Task):
                     f"{WIDEST_KERNEL} pixels"
                 )
         check_name("boundary", self.boundary, BOUNDARIES)
-        for name in ("gaussian", "motion"):
-            value = getattr(self, name)
-            if value is not None and not value[0] <= LONGEST:
-                raise ArgumentError(
-                    f"{name} is {tuple(value)}, a kernel of more than {LONGEST} pixels; give a "
-                    "smaller one"
-                )
         if self.linear_light and self.boundary != "unknown":
             raise ArgumentError(
                 f"boundary is {self.boundary!r}, but linear_light replicates borders; "

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -235,14 +235,27 @@ def outcome(item: Item) -> Outcome:
     try:
         if not item.folder.is_dir():
             raise ArgumentError(f"{platform.node()} has no folder {item.folder} to read it from")
-        with chdir(item.folder):
-            target.parent.mkdir(parents=True, exist_ok=True)
+        with chdir(item.folder), _folder(target.parent):
             if item.wait:
                 item.work.watch(f"{path.name}, awaiting another process", 0, 0)
             with claim(target.parent, target.stem, wait=item.wait) as mine:
                 return _claimed(item) if mine else Outcome(path, BUSY)
     except Exception as error:  # one bad input must not end a run of thousands
         return Outcome(path, "failed", message=sentence(path, error))
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    """The folder ``path``; after an error those that were made for it are removed, if empty."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):  # another process has written into it
+            for folder in made:
+                folder.rmdir()
+        raise
 
 
 def _claimed(item: Item) -> Outcome:
