@@ -1,6 +1,7 @@
 """``.npz`` and ``.mat`` files with the array ``kspace``, optionally ``mask`` and coil maps.
 
-``kspace`` is complex (coils, H, W) or (slices, coils, H, W), as in the authors' own files.
+``kspace`` is complex (coils, H, W) or (slices, coils, H, W), as in the authors' own files; a
+:class:`Layout` tells another name or order of axes.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ShapeError
+from pnpcm.mri.readers.layout import Layout
 from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Array,
     Choice,
     as_mask,
     check_index,
-    check_layout,
     checked,
     library,
     missing,
@@ -28,56 +29,52 @@ from pnpcm.mri.readers.opening import (
 )
 from pnpcm.mri.scan import Scan
 
-LAYOUTS = {3: "(coils, H, W)", 4: "(slices, coils, H, W)"}
 MAPS = ("coil_maps", "coils", "maps")
-NAMES = ("kspace", "mask", *MAPS)
 
 
-def read_npz(path: Path, choice: Choice) -> Scan:
+def read_npz(path: Path, choice: Choice, layout: Layout | None = None) -> Scan:
     """Open a NumPy archive; pickled objects are never loaded."""
     only_first(path, choice)
+    layout = layout or Layout()
+    wanted = (layout.name, "mask", *MAPS)
     with reading(path, "NumPy's .npz"), path.open("rb") as stream:
         file = np.load(stream, allow_pickle=False)
         if isinstance(file, np.ndarray):
             raise missing(path, "kspace", ["a single array without a name"])
-        arrays = {name: file[name] for name in file.files if name in NAMES}
-    return _scan(path, "npz", arrays, file.files)
+        arrays = {name: file[name] for name in file.files if name in wanted}
+    return array_scan(path, "npz", arrays, file.files, layout)
 
 
-def read_mat(path: Path, choice: Choice) -> Scan:
+def read_mat(path: Path, choice: Choice, layout: Layout | None = None) -> Scan:
     """Open a MATLAB file of version 7.3 (HDF5) or older."""
     only_first(path, choice)
+    layout = layout or Layout()
+    wanted = (layout.name, "mask", *MAPS)
     with path.open("rb") as file:
         is_hdf5 = file.read(128).startswith((b"MATLAB 7.3", b"\x89HDF"))
     if is_hdf5:
         h5py = library("h5py", ".mat files of version 7.3")
         with reading(path, "MATLAB 7.3"), h5py.File(path, "r") as content:
-            arrays = {name: _untransposed(content[name][()]) for name in NAMES if name in content}
+            arrays = {name: _untransposed(content[name][()]) for name in wanted if name in content}
             names = list(content)
-        return _scan(path, "mat", arrays, names)
+        return array_scan(path, "mat", arrays, names, layout)
     io = library("scipy.io", ".mat files")
     with reading(path, "MATLAB"):
         names = [name for name, *_ in io.whosmat(path)]
-        arrays = io.loadmat(path, variable_names=NAMES)
-    return _scan(path, "mat", {n: a for n, a in arrays.items() if n in NAMES}, names)
+        arrays = io.loadmat(path, variable_names=wanted)
+    found = {n: a for n, a in arrays.items() if n in wanted}
+    return array_scan(path, "mat", found, names, layout)
 
 
-def _scan(path: Path, format: str, arrays: dict[str, Array], names: list[str]) -> Scan:
-    if "kspace" not in arrays:
-        raise missing(path, "kspace", names)
-    kspace = arrays["kspace"]
-    check_layout(path, kspace.shape, kspace.dtype, LAYOUTS)
-    kspace = kspace if kspace.ndim == 4 else kspace[None]
+def array_scan(
+    path: Path, format: str, arrays: dict[str, Array], names: list[str], layout: Layout
+) -> Scan:
+    """The scan in the ``arrays`` of a file, which holds the ``names``."""
+    kspace = layout.kspace(arrays, path, names)
     n_slices, n_coils, height, width = kspace.shape
-    if n_coils > 2 * min(height, width):
-        raise ShapeError(
-            f"kspace of {path} has shape {arrays['kspace'].shape}, {n_coils} coils of "
-            f"{height} × {width}; expected {LAYOUTS[arrays['kspace'].ndim]}: move the coil axis, "
-            f"np.moveaxis(kspace, -1, -3)"
-        )
     mask, notes = None, []
     if "mask" in arrays:
-        mask = as_mask(path, arrays["mask"], (height, width))
+        mask = as_mask(path, layout.mask(arrays["mask"].squeeze()), (height, width))
         if bool(kspace[0][..., ~mask.numpy()].any()):
             notes.append(OUTSIDE)
 
@@ -93,19 +90,19 @@ def _scan(path: Path, format: str, arrays: dict[str, Array], names: list[str]) -
         crop=(height, width),
         kspace=checked(path, n_slices, load, mask),
         mask=mask,
-        coil_maps=_coil_maps(path, arrays, kspace.shape),
+        coil_maps=_coil_maps(path, arrays, kspace.shape, layout),
         notes=tuple(notes),
     )
 
 
 def _coil_maps(
-    path: Path, arrays: dict[str, Array], shape: tuple[int, ...]
+    path: Path, arrays: dict[str, Array], shape: tuple[int, ...], layout: Layout
 ) -> Callable[[int], Tensor] | None:
     """Coil maps of a slice, from an array for all slices or for each."""
-    name = next((name for name in MAPS if name in arrays), None)
+    name = next((name for name in MAPS if name in arrays and name != layout.key), None)
     if name is None:
         return None
-    maps = arrays[name]
+    maps = layout.maps(path, arrays[name])
     if maps.shape not in (shape, shape[1:]) or maps.dtype.kind != "c":
         raise ShapeError(
             f"{name} of {path} is {maps.dtype} of shape {maps.shape}; expected complex "

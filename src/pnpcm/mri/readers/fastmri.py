@@ -85,6 +85,7 @@ def read_fastmri(path: Path, choice: Choice) -> Scan:
         mask=sampled,
         target=load_target if target else None,
         geometry=geometry,
+        protocol=header.protocol,
         notes=tuple(notes),
         attributes=attributes,
     )
