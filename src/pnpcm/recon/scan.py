@@ -116,6 +116,7 @@ class ScanPlan:
                 "coils": scan.n_coils,
                 "kspace": list(scan.size),
                 "output": list(self.preparation.crop),
+                "protocol": scan.protocol.to_dict(),
             },
             "slices": list(self.slices),
             "sampling": describe_mask(self.first.mask).sentence,
@@ -213,14 +214,24 @@ class ScanJob:
         return _planned(scan, how, self.options, self.priors, slices)
 
 
-def scan_targets(inputs: Sequence[Path], out: Path) -> list[Path]:
-    """The output path of each scan, without the suffix of a format."""
+def scan_targets(inputs: Sequence[Path], out: Path, formats: Sequence[str]) -> list[Path]:
+    """The output path of each scan, without the suffix of a format.
+
+    Refused: two scans of one name, and an output of ``formats`` that would replace an input.
+    """
     names = [p.stem if p.suffix.lower() in (*SUFFIXES, *HDF5_SUFFIXES) else p.name for p in inputs]
     for name in names:
         if names.count(name) > 1:
             raise ArgumentError(
                 f"several inputs are called {name!r} and would have the same output name; "
                 "reconstruct them into different folders (--out)"
+            )
+    given = {path.resolve() for path in inputs}
+    for path in (out / f"{name}.{format}" for name in names for format in formats):
+        if path.resolve() in given:
+            raise ArgumentError(
+                f"the output {path} would replace the input of that name; write to another folder "
+                "(--out) or in another format (--format)"
             )
     return [out / f"{name}.scan" for name in names]
 
@@ -340,6 +351,7 @@ def _volume(
         std=stacked("std") if options.samples > 1 else None,
         reference=None if reference is None else reference.abs(),
         geometry=geometry_of(planned.scan.geometry, planned.scan.n_slices, planned.slices),
+        protocol=planned.scan.protocol,
         record=record,
     )
 
