@@ -25,7 +25,10 @@ FORMATS = "h5,nifti,png,html"
 @shared.takes(options=shared.options)
 def mri(
     inputs: Annotated[
-        list[Path], typer.Argument(help="Raw scans: fastMRI or ISMRMRD .h5, .cfl, .npz, .mat.")
+        list[Path],
+        typer.Argument(
+            help="Raw scans: fastMRI or ISMRMRD .h5, Siemens .dat, .cfl, .npy, .npz, .mat."
+        ),
     ],
     *,
     mask: Annotated[
@@ -40,7 +43,9 @@ def mri(
     center_fraction: Annotated[
         float | None, typer.Option(help="Share of lines for calibration, as in fastMRI: 0.08.")
     ] = None,
-    maps: Annotated[Path | None, typer.Option(help="File of coil maps, .npy or .npz.")] = None,
+    maps: Annotated[
+        Path | None, typer.Option(help="File of coil maps: .npy, .npz or .cfl.")
+    ] = None,
     maps_from: Annotated[
         str,
         typer.Option(
@@ -87,6 +92,16 @@ def mri(
     ] = None,
     set_index: Annotated[
         int | None, typer.Option("--set-index", help="Set index, if the file has several.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help=".npz, .mat, .h5: name of the array of k-space.")
+    ] = None,
+    axes: Annotated[
+        str | None,
+        typer.Option(
+            help="Arrays: axes of k-space in their order, e.g. row,col,coil or "
+            "slice,coil,row,col; rows are along the readout, 1 is an axis of length 1."
+        ),
     ] = None,
     slices: Annotated[
         str | None, typer.Option(help="Slices to reconstruct: 3, 3:10, 3:10:2; default: all.")
@@ -135,6 +150,7 @@ def mri(
     )
     options = replace(options, batch=batch)
     reading = {"contrast": contrast, "repetition": repetition, "set": set_index}
+    named = {"key": key, "axes": axes}
     with Display("mri", len(inputs), as_json=json_) as display:
         job = ScanJob(
             options=options,
@@ -143,14 +159,14 @@ def mri(
             mask=drawn,
             slices=slices,
             formats=tuple(formats),
-            reading=reading,
+            reading=reading | named,
             watch=display,
         )
         if dry_run:
             for path in inputs:
                 display.print(json.dumps(job.plan(path), indent=2))
             return
-        outcomes = process(inputs, scan_targets(inputs, out), job)
+        outcomes = process(inputs, scan_targets(inputs, out, formats), job)
         display.show(outcomes, partial(shared.in_its_spelling, command=mri))
 
 
@@ -158,6 +174,15 @@ def _maps(path: Path) -> Tensor:
     import numpy as np
     import torch
 
+    if path.suffix in (".cfl", ".hdr"):
+        from pnpcm.mri.readers.cfl import read_maps
+
+        try:
+            found = read_maps(path)  # (slices, sets, coils, H, W)
+        except ArgumentError as error:
+            raise ArgumentError(f"--maps {path} cannot be read: {error}") from error
+        found = found[:, 0] if found.shape[1] == 1 else found
+        return found[0] if len(found) == 1 and found.ndim == 4 else found
     values = shared.read_array("maps", path)
     if values.ndim not in (3, 4, 5) or values.dtype.kind != "c":
         raise ArgumentError(
