@@ -1,14 +1,19 @@
 """The code in README and docstrings runs."""
 
+import json
 import re
 import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageDraw
 
 from pnpcm.cli import main
+from pnpcm.mri import gaussian1d, phantoms, read_scan, write_simulated
+from pnpcm.mri.readers import write_cfl
+from twix import lines_of, write_twix
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -75,6 +80,40 @@ def test_the_readmes_commands_of_restore_run(
         "out/restored/y.custom.result.json",
     }
     assert Path("large/sub/a.superres.compare.png").is_file()
+
+
+def test_the_readmes_commands_of_mri_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On small scans and as far as the plan; every file that a command names exists."""
+    pytest.importorskip("h5py")
+    savemat = pytest.importorskip("scipy.io").savemat
+    monkeypatch.chdir(tmp_path)
+    image = phantoms(1, (96, 96))
+    write_simulated(Path("full.h5"), image, n_coils=4)
+    mask = gaussian1d(96, 4, 12, generator=torch.Generator().manual_seed(0))
+    write_simulated(Path("scan.h5"), image, n_coils=4, mask=mask)
+    kspace = read_scan("full.h5").kspace(0)
+    write_cfl("scan.cfl", kspace.permute(1, 2, 0)[:, :, None])
+    write_cfl("maps.cfl", torch.full((96, 96, 1, 4), 0.5 + 0j))
+    np.save("kspace.npy", kspace.permute(1, 2, 0).numpy())
+    savemat("study.mat", {"raw": kspace.numpy()})
+    grid = {"sKSpace.lBaseResolution": 48, "sKSpace.lPhaseEncodingLines": 96}
+    lines = lines_of(kspace.numpy(), centre_line=48)
+    write_twix(Path("meas.dat"), lines, **grid)
+    capsys.readouterr()
+    section = README.read_text(encoding="utf-8").split("## From raw MRI data to a volume")[1]
+    block = section.split("```")[1]
+    commands = [shlex.split(line, comments=True) for line in block.strip().splitlines()]
+    assert len(commands) >= 7
+    for words in commands:
+        monkeypatch.setattr("sys.argv", [*words, *(["--dry-run"] if words[1] == "mri" else [])])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        assert exit_.value.code == 0, words
+        printed = capsys.readouterr().out
+        if words[1] == "mri":
+            assert json.loads(printed)["scan"]["name"] == Path(words[2]).stem
 
 
 def test_the_readme_opens_with_the_two_commands() -> None:

@@ -8,9 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from pnpcm.cli import app
+from pnpcm.errors import ArgumentError
+from pnpcm.mri import read_scan
+from pnpcm.mri.readers import write_cfl
+from pnpcm.recon.scan import find_scans
+from pnpcm.transforms import ifft2c
 
 h5py = pytest.importorskip("h5py")
 nibabel = pytest.importorskip("nibabel")
@@ -148,6 +154,45 @@ def test_a_second_run_keeps_what_is_finished(raw: Path, tmp_path: Path) -> None:
     assert record["seconds"]["prior"] > 0
 
 
+def test_an_output_never_replaces_its_input(raw: Path, tmp_path: Path) -> None:
+    path = tmp_path / "head.h5"
+    path.write_bytes(raw.read_bytes())
+    with pytest.raises(ArgumentError, match=r"output .*head\.h5 is an input; give another folder"):
+        call("mri", path, "--out", tmp_path, "--format", "png,h5")
+    assert path.read_bytes() == raw.read_bytes()
+
+
+def test_arrays_in_another_order_and_maps_of_bart(raw: Path, tmp_path: Path) -> None:
+    kspace = read_scan(raw).slices([0])
+    kspace[..., 1:24:2] = kspace[..., 49::2] = 0
+    np.save(tmp_path / "plain.npy", kspace.numpy())
+    np.savez(tmp_path / "turned.npz", raw=kspace.permute(2, 3, 1, 0).numpy())
+    maps = torch.full((64, 72, 1, 4), 0.5, dtype=torch.complex64)
+    maps[..., 1:] *= 1j  # another set of maps gives another image
+    write_cfl(tmp_path / "maps", maps)
+    words = ("--steps", 2, "--out", tmp_path / "out", "--format", "npy")
+    given = ("--maps", tmp_path / "maps.cfl", *words)
+    call("mri", tmp_path / "plain.npy", *given)
+    call("mri", tmp_path / "turned.npz", "--key", "raw", "--axes", "row,col,coil,slice", *given)
+    plain, turned = (np.load(tmp_path / "out" / f"{name}.npy") for name in ("plain", "turned"))
+    assert plain.shape == (1, 64, 72)
+    assert np.array_equal(plain, turned)
+    record = json.loads((tmp_path / "out" / "plain.result.json").read_text())
+    assert record["preparation"]["coil_maps"] == "given"
+    result = RUN.invoke(app, ["mri", str(tmp_path / "plain.npy"), "--axes", "a,b"])
+    assert result.exit_code == 2
+    assert "--axes is 'a,b'; expected row and col" in result.stderr
+    with pytest.raises(ArgumentError, match=r"--maps none\.cfl cannot be read"):
+        call("mri", raw, "--maps", "none.cfl")
+
+
+def test_an_image_in_an_npy_file_is_named(raw: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "image.npy", ifft2c(read_scan(raw).kspace(0)).numpy())
+    text = call("mri", tmp_path / "image.npy", "--steps", 2, "--out", tmp_path / "out",
+                "--format", "png")  # fmt: skip
+    assert "warning: the input looks like an image, not k-space" in text
+
+
 def test_two_scans_of_one_name_are_refused(raw: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / raw.name
     other.parent.mkdir()
@@ -166,6 +211,15 @@ def test_scans_that_would_replace_files_are_refused(raw: Path, tmp_path: Path) -
     refused("head.h5 is an input; give another", "mri", folder, "--out", folder)
     assert not out.exists()
     assert sorted(p.name for p in folder.iterdir()) == ["head.h5", "head_std.h5"]
+
+
+def test_folders_are_searched_for_raw_files_but_not_for_results(tmp_path: Path) -> None:
+    names = ["a.cfl", "b.dat", "c.npy", "d.npz", "e.h5"]
+    for name in (*names, "a.hdr", "old.npy", "old.h5", "c.png"):
+        (tmp_path / name).touch()
+    record = {"input": "elsewhere/old.dat", "files": ["old.npy", "old.h5"]}
+    (tmp_path / "old.result.json").write_text(json.dumps(record))
+    assert find_scans([tmp_path]) == [tmp_path / name for name in names]
 
 
 def test_messages_use_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import pickle
@@ -148,6 +149,28 @@ def ismrmrd(path: Path) -> None:
         file.write_xml_header(XML.encode())
     with ismrmrd.File(str(path), "a") as file:
         file["dataset"].acquisitions = lines
+
+
+def twix(path: Path) -> None:
+    from twix import lines_of, write_twix
+
+    path.unlink(missing_ok=True)
+    raw = np.concatenate([KSPACE[0], KSPACE[1]], axis=1)  # (coils, readout, phase)
+    with contextlib.redirect_stdout(io.StringIO()):
+        write_twix(path, lines_of(raw))
+
+
+def plain_hdf5(path: Path) -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a/raw", data=KSPACE)
+
+
+def read_plain(path: Path) -> object:
+    from pnpcm.mri import read_scan
+
+    return read_scan(path, key="a/raw").kspace(0)
 
 
 def cfl(path: Path) -> None:
@@ -325,6 +348,7 @@ TARGETS = {
     "webp, lossless": Target("a.webp", picture(lossless=True), read_photo, many=True),
     "bmp": Target("a.bmp", picture(), decode, many=True),
     "npy": Target("a.npy", lambda path: np.save(path, KSPACE), read_array),
+    "npy, scan": Target("a.npy", lambda path: np.save(path, KSPACE), read_scan),
     "npz": Target("a.npz", npz, read_scan),
     "npz, inner": Target("a.npz", lambda path: np.save(path.open("wb"), KSPACE), read_scan, in_zip),
     "npz, training": Target("a.npz", npz_images, read_npz_source),
@@ -333,6 +357,8 @@ TARGETS = {
     "mat 7.3": Target("a.mat", mat73, read_scan, quick=60, many=True),
     "hdf5, fastMRI": Target("a.h5", fastmri, read_scan, quick=60, many=True),
     "hdf5, ISMRMRD": Target("a.mrd", ismrmrd, read_scan, quick=60, many=True),
+    "hdf5, plain": Target("a.h5", plain_hdf5, read_plain, quick=60, many=True),
+    "twix": Target("a.dat", twix, read_scan, quick=60, many=True),
     "cfl": Target("a.hdr", cfl, read_scan),
     "lmdb": Target("data.mdb", lmdb, read_lmdb),
     "measurement": Target("a.npz", measurement, read_measurement),

@@ -1,7 +1,9 @@
 """Raw files written by other libraries, or byte by byte, are read as the scan they contain."""
 
 import importlib
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError, ShapeErro
 from pnpcm.mri import gaussian1d, phantom, simulate_scan
 from pnpcm.mri.readers import READERS, read_scan, write_cfl
 from pnpcm.mri.sampling import describe_mask, infer_mask
-from pnpcm.mri.scan import crop_centre
+from pnpcm.mri.scan import Protocol, crop_centre
 from pnpcm.places import resolve
 from pnpcm.transforms import fft2c, ifft2c
 
@@ -416,11 +418,45 @@ def test_ismrmrd_headers_that_are_not_quite_right(tmp_path: Path) -> None:
     assert any("in the order of their index" in note for note in scan.notes)
 
 
-def test_siemens_orientation_is_flagged(tmp_path: Path) -> None:
+def test_siemens_directions_are_those_of_a_forward_transform(tmp_path: Path) -> None:
     lines = slice_lines(RAW[0], **AXES)
     scan = read_scan(ismrmrd_file(tmp_path / "a.mrd", xml(vendor="SIEMENS"), lines))
     assert scan.attributes == {"vendor": "SIEMENS"}
+    assert (scan.geometry.readout, scan.geometry.phase) == ((0, 0, 1), (0, -1, 0))
+    assert scan.geometry.slice == (1, 0, 0)
     assert any("check the orientation" in note for note in scan.notes)
+
+
+PROTOCOL = """<ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD">
+<studyInformation><studyDate>2020-02-29</studyDate></studyInformation>
+<measurementInformation><patientPosition>FFP</patientPosition></measurementInformation>
+<acquisitionSystemInformation><systemVendor>Acme</systemVendor><systemModel>One</systemModel>
+<systemFieldStrength_T>1.494</systemFieldStrength_T></acquisitionSystemInformation>
+<sequenceParameters><TR>2000</TR><TE>12.5</TE><TE>80</TE><flipAngle_deg>150</flipAngle_deg>
+</sequenceParameters></ismrmrdHeader>"""
+
+
+def test_the_protocol_of_a_header_is_kept(tmp_path: Path) -> None:
+    path = fastmri(tmp_path / "a.h5", kspace=TRUTH.numpy(), ismrmrd_header=PROTOCOL)
+    told = Protocol(2000.0, 12.5, 150.0, 1.494, "Acme", "One", "20200229", "FFP")
+    assert read_scan(path).protocol == told
+    assert read_scan(fastmri(tmp_path / "b.h5", kspace=TRUTH.numpy())).protocol == Protocol()
+    start, end = PROTOCOL.index("<studyInformation>"), PROTOCOL.rindex("</ismrmrdHeader>")
+    whole = xml().replace("<encoding>", PROTOCOL[start:end] + "<encoding>", 1)
+    whole = re.sub(
+        "<acquisitionSystemInformation><systemVendor>Acme</systemVendor></.*?>", "", whole
+    )
+    lines = slice_lines(RAW[0]) + slice_lines(RAW[1], idx={"contrast": 1})
+    path = ismrmrd_file(tmp_path / "c.mrd", whole, lines)
+    assert read_scan(path, contrast=0).protocol == told
+    assert read_scan(path, contrast=1).protocol == replace(told, echo_time=80.0)
+
+
+def test_impossible_values_of_a_protocol_are_left_out(tmp_path: Path) -> None:
+    text = PROTOCOL.replace("2020-02-29", "yesterday").replace(">2000<", ">-1<")
+    text = text.replace("FFP", "upside down").replace("1.494", "nan")
+    scan = read_scan(fastmri(tmp_path / "a.h5", kspace=TRUTH.numpy(), ismrmrd_header=text))
+    assert set(scan.protocol.to_dict()) == {"echo_time", "flip_angle", "manufacturer", "model"}
 
 
 # BART
@@ -640,11 +676,11 @@ def test_damaged_files_raise_our_own_errors(tmp_path: Path, suffix: str) -> None
 
 
 def test_unknown_names_and_pickles_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.dat").write_bytes(b"meas")
-    with pytest.raises(ArgumentError, match=r"suffix '\.dat' is not that of a raw data format"):
-        read_scan(tmp_path / "a.dat")
+    (tmp_path / "a.raw").write_bytes(b"meas")
+    with pytest.raises(ArgumentError, match=r"suffix '\.raw' is not that of a raw data format"):
+        read_scan(tmp_path / "a.raw")
     with pytest.raises(UnknownNameError, match="did you mean 'fastmri'"):
-        read_scan(tmp_path / "a.dat", format="fastmr")
+        read_scan(tmp_path / "a.raw", format="fastmr")
     with pytest.raises(ArgumentError, match="is a folder"):
         read_scan(tmp_path, format="npz")
     np.savez(tmp_path / "a.npz", kspace=np.array([{"a": 1}], dtype=object))
@@ -654,12 +690,12 @@ def test_unknown_names_and_pickles_are_refused(tmp_path: Path) -> None:
     (tmp_path / "b.npy").rename(tmp_path / "b.npz")
     with pytest.raises(ArgumentError, match="holds a single array without a name"):
         read_scan(tmp_path / "b.npz")
-    assert set(READERS) == {"fastmri", "ismrmrd", "cfl", "npz", "mat"}
+    assert set(READERS) == {"fastmri", "ismrmrd", "twix", "cfl", "npy", "npz", "mat", "hdf5"}
 
 
 @pytest.mark.parametrize(
     ("library", "format"),
-    [("h5py", "fastmri"), ("ismrmrd", "ismrmrd")],
+    [("h5py", "fastmri"), ("ismrmrd", "ismrmrd"), ("h5py", "hdf5")],
 )
 def test_a_missing_library_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, format: str

@@ -18,9 +18,10 @@ from PIL import Image
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError, UnknownNameError
-from pnpcm.mri.scan import Geometry
+from pnpcm.mri.scan import Geometry, Protocol
 from pnpcm.mri.writers import WRITERS, Volume, check_formats, volume_files, write_volume
 from pnpcm.mri.writers.pictures import evenly, palette, shade, window
+from pnpcm.mri.writers.volume import upright
 
 C, S = math.cos(math.radians(30)), math.sin(math.radians(30))
 OBLIQUE = Geometry(
@@ -201,6 +202,107 @@ def test_dicom_of_nothing_and_of_what_it_cannot_hold(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["knee.7_dicom"]
 
 
+PROTOCOL = Protocol(2300.0, 2.98, 9.0, 2.89362, "SIEMENS", "Prisma_fit", "20210622", "HFS")
+
+
+def test_dicom_carries_the_protocol(tmp_path: Path) -> None:
+    pydicom = pytest.importorskip("pydicom")
+    (folder,) = write_volume(volume(protocol=PROTOCOL), tmp_path, ["dicom"])
+    for path in folder.iterdir():
+        file = pydicom.dcmread(path)
+        assert (file.RepetitionTime, file.EchoTime, file.FlipAngle) == (2300, 2.98, 9)
+        assert file.MagneticFieldStrength == 2.89362
+        assert (file.Manufacturer, file.ManufacturerModelName) == ("SIEMENS", "Prisma_fit")
+        assert (file.StudyDate, file.PatientPosition) == ("20210622", "HFS")
+    strange = Protocol(flip_angle=9.0, model="a\\b\n" + 80 * "c")
+    (folder,) = write_volume(volume(protocol=strange), tmp_path, ["dicom"])
+    file = pydicom.dcmread(folder / "0001.dcm")
+    assert (file.RepetitionTime, file.EchoTime, file.StudyDate) == (None, None, "")  # type 2
+    assert "MagneticFieldStrength" not in file
+    assert file.FlipAngle == 9
+    assert file.ManufacturerModelName == "a b " + 60 * "c"
+
+
+def test_nifti_carries_the_protocol_in_the_words_of_bids(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    paths = write_volume(volume(protocol=PROTOCOL), tmp_path, ["nifti"])
+    assert [p.name for p in paths] == ["knee.7.nii.gz", "knee.7_std.nii.gz", "knee.7.json"]
+    expected = {
+        "RepetitionTime": 2.3,
+        "EchoTime": 0.00298,
+        "FlipAngle": 9.0,
+        "MagneticFieldStrength": 2.89362,
+        "Manufacturer": "SIEMENS",
+        "ManufacturersModelName": "Prisma_fit",
+        "StudyDate": "20210622",
+        "PatientPosition": "HFS",
+    }
+    assert json.loads(paths[2].read_text()) == pytest.approx(expected)
+    for path in paths[:2]:
+        image = nibabel.load(path)
+        (extension,) = image.header.extensions
+        assert extension.get_code() == 6  # comment
+        assert json.loads(extension.get_content()) == pytest.approx(expected)
+        assert np.asarray(image.dataobj).shape == (6, 5, 3)  # an extension moves the data
+
+
+VIEWS = {  # rows and columns of the array, normal; down and right on the screen, by hand
+    "axial as it is": ((0, 1, 0), (1, 0, 0), (0, 0, 1), "PL"),
+    "axial of Siemens": ((1, 0, 0), (0, -1, 0), (0, 0, 1), "PL"),
+    "axial from the head": ((-1, 0, 0), (0, 1, 0), (0, 0, -1), "PL"),
+    "coronal": ((0, 0, 1), (-1, 0, 0), (0, 1, 0), "FL"),
+    "coronal, turned": ((1, 0, 0), (0, 0, 1), (0, -1, 0), "FL"),
+    "sagittal": ((0, -1, 0), (0, 0, 1), (1, 0, 0), "FP"),
+    "oblique": ((0.6, 0, 0.8), (0, 1, 0), (-0.8, 0, 0.6), "FP"),
+}
+SIDES = {"P": (0, 1, 0), "L": (1, 0, 0), "F": (0, 0, -1)}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_an_upright_volume_looks_as_usual_and_stays_in_place(view: str) -> None:
+    rows, columns, normal, sides = VIEWS[view]
+    geometry = replace(OBLIQUE, readout=rows, phase=columns, slice=normal)
+    before = volume(geometry, reference=torch.rand(3, 6, 5))
+    after = upright(before)
+    axes = after.affine()[:3, :2] / np.linalg.norm(after.affine()[:3, :2], axis=0)
+    for axis, side in zip(axes.T, sides, strict=True):
+        assert axis @ np.array(SIDES[side]) >= 0.6
+    inverse = np.linalg.inv(before.affine())
+    slices, h, w = after.shape
+    for k in range(slices):
+        for i in range(h):
+            for j in range(w):  # the same values at the same millimetres
+                p, q, r, _ = (inverse @ after.affine() @ [i, j, k, 1]).round(6)
+                place = (int(r), int(p), int(q))
+                assert (float(p), float(q), float(r)) == (place[1], place[2], place[0])
+                assert after.image[k, i, j] == before.image[place]
+                assert after.std[k, i, j] == before.std[place]
+                assert after.reference[k, i, j] == before.reference[place]
+
+
+def test_an_unknown_orientation_is_left_alone() -> None:
+    before = volume(Geometry())
+    assert upright(before) is before
+
+
+def test_pictures_and_dicom_are_upright(tmp_path: Path) -> None:
+    """A bright corner at the right front of the patient is at the upper left."""
+    pydicom = pytest.importorskip("pydicom")
+    image = torch.zeros(1, 64, 64, dtype=torch.complex64)
+    image[0, :8, -8:] = 1  # rows to the left, columns to the front
+    geometry = replace(OBLIQUE, readout=(1, 0, 0), phase=(0, -1, 0), slice=(0, 0, 1))
+    v = volume(replace(geometry, voxel=(1, 1, 1)), image=image, std=None)
+    picture, folder = write_volume(v, tmp_path, ["png", "dicom"])
+    file = pydicom.dcmread(folder / "0001.dcm")
+    assert file.ImageOrientationPatient == [1, 0, 0, 0, 1, 0]
+    bright = np.zeros((64, 64), dtype=bool)
+    bright[:8, :8] = True
+    assert np.array_equal(file.pixel_array > 0, bright)
+    with Image.open(picture) as shown:
+        assert shown.getpixel((20, 24 + 20)) == (255, 255, 255)
+        assert shown.getpixel((230, 24 + 230)) == (0, 0, 0)
+
+
 def test_npy_keeps_the_phase(tmp_path: Path) -> None:
     v = volume()
     (path,) = write_volume(replace(v, image=v.image.conj()), tmp_path, ["npy"])
@@ -290,6 +392,8 @@ def test_the_page_tells_all_and_loads_nothing(tmp_path: Path) -> None:
     assert reader.text[:2] == ["knee.7 · pnpcm", "knee.7"]
     for piece in (RECORD["input"], "fastmri", "34.123", "0.9", "–", "12", "1, 2.5", "mask · kind"):
         assert piece in reader.text
+    heads = [reader.text.index(head) for head in ("Slices", "Slice by slice", "Sampling", "Record")]
+    assert heads == sorted(heads)  # pictures first
     prose = " ".join(reader.text)
     assert "×5 on the same scale, so white is an error of 0.2" in prose
     assert "4 of 8 phase-encode lines (white) measured, acceleration 2." in prose
@@ -413,5 +517,8 @@ def test_axes_that_are_none_are_not_written() -> None:
 @pytest.mark.parametrize("several", [True, False])
 def test_the_names_of_all_files_are_known_before(tmp_path: Path, several: bool) -> None:
     v = volume() if several else volume(std=None)
-    paths = write_volume(v, tmp_path, list(WRITERS))
-    assert [p.name for p in paths] == volume_files(v.name, list(WRITERS), several=several)
+    names = volume_files(v.name, list(WRITERS), several=several)
+    known = write_volume(replace(v, protocol=PROTOCOL), tmp_path, list(WRITERS))
+    assert [p.name for p in known] == names
+    unknown = write_volume(v, tmp_path, list(WRITERS))
+    assert [p.name for p in unknown] == [name for name in names if name != f"{v.name}.json"]

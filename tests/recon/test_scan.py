@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pnpcm.mri.espirit import espirit
 from pnpcm.mri.plausibility import ghost_amplitude, kspace_warnings
 from pnpcm.mri.preparation import Preparation, SliceOptions, Slices
 from pnpcm.mri.readers import read_scan
-from pnpcm.mri.scan import Scan, crop_centre
+from pnpcm.mri.scan import Protocol, Scan, crop_centre
 from pnpcm.mri.simulate import phantoms, write_simulated
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.places import resolve
@@ -171,6 +172,9 @@ def test_own_maps_and_crop_first(raw: Path) -> None:
     maps = torch.ones(3, *SIZE, dtype=torch.complex64)
     with pytest.raises(ShapeError, match="coil_maps have shape"):
         reconstruct(scan, PRIOR, preparation=SliceOptions(coil_maps=maps), preset="fastmri/pd-r4")
+    two = torch.ones(2, 4, *SIZE, dtype=torch.complex64)
+    with pytest.raises(ShapeError, match=r"coil_maps have .* 2 slices, but scan has 3; give maps"):
+        reconstruct(scan, PRIOR, coil_maps=two, preset="fastmri/pd-r4")
     mask = gaussian1d(32, 2, 12, generator=torch.Generator().manual_seed(0))
     options = SliceOptions(mask=mask, kernel=4, crop_first=(32, 32), maps_from="scan")
     volume = reconstruct(scan, PRIOR, preparation=options, preset="fastmri/pd-r4")
@@ -238,6 +242,15 @@ def test_record_holds_everything(raw: Path) -> None:
     assert {"plan", "read", "maps and scale", "solve"} <= set(record["seconds"])
     assert "acceleration" in record["sampling"]
     assert np.isfinite(record["sigma_y"])
+
+
+def test_the_protocol_of_the_scan_is_that_of_the_volume(raw: Path) -> None:
+    protocol = Protocol(repetition_time=2000.0, manufacturer="Acme")
+    scan = replace(read_scan(raw), protocol=protocol)
+    volume = reconstruct(scan, PRIOR, mask=MASK, kernel=4, preset="fastmri/pd-r4", slices=[1])
+    assert volume.protocol == protocol
+    told = volume.record["scan"]["protocol"]
+    assert told == {"repetition_time": 2000.0, "manufacturer": "Acme"}
 
 
 def test_every_slice_is_read_once(raw: Path) -> None:

@@ -18,6 +18,7 @@ import typer
 from pnpcm import __version__
 from pnpcm.cli.bench import INTERRUPTED, bench
 from pnpcm.cli.compare import compare
+from pnpcm.cli.doctor import doctor
 from pnpcm.cli.mri import mri, simulate_mri
 from pnpcm.cli.photo import restore, simulate
 from pnpcm.cli.priors import priors
@@ -47,6 +48,7 @@ app.command()(train)
 app.command()(tune)
 app.command()(bench)
 app.command()(reproduce)
+app.command()(doctor)
 app.add_typer(priors)
 
 

@@ -26,7 +26,10 @@ FORMATS = "h5,nifti,png,html"
 def mri(
     inputs: Annotated[
         list[Path],
-        typer.Argument(help="Raw scans (fastMRI or ISMRMRD .h5, .cfl, .npz, .mat) or folders."),
+        typer.Argument(
+            help="Raw scans (fastMRI or ISMRMRD .h5, Siemens .dat, .cfl, .npy, .npz, .mat) or "
+            "folders of them."
+        ),
     ],
     *,
     mask: Annotated[
@@ -41,7 +44,9 @@ def mri(
     center_fraction: Annotated[
         float | None, typer.Option(help="Share of lines for calibration, as in fastMRI: 0.08.")
     ] = None,
-    maps: Annotated[Path | None, typer.Option(help="File of coil maps, .npy or .npz.")] = None,
+    maps: Annotated[
+        Path | None, typer.Option(help="File of coil maps: .npy, .npz or .cfl.")
+    ] = None,
     maps_from: Annotated[
         str,
         typer.Option(
@@ -88,6 +93,16 @@ def mri(
     ] = None,
     set_index: Annotated[
         int | None, typer.Option("--set-index", help="Set index, if the file has several.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help=".npz, .mat, .h5: name of the array of k-space.")
+    ] = None,
+    axes: Annotated[
+        str | None,
+        typer.Option(
+            help="Arrays: axes of k-space in their order, e.g. row,col,coil or "
+            "slice,coil,row,col; rows are along the readout, 1 is an axis of length 1."
+        ),
     ] = None,
     slices: Annotated[
         str | None, typer.Option(help="Slices to reconstruct: 3, 3:10, 3:10:2; default: all.")
@@ -139,7 +154,7 @@ def mri(
         whiten=whiten,
     )
     options = replace(options, batch=batch)
-    reading = {"contrast": contrast, "repetition": repetition, "set": set_index}
+    indices = {"contrast": contrast, "repetition": repetition, "set": set_index}
     files = find_scans(inputs)
     with Display("mri", len(files), as_json=json_) as display:
         job = ScanJob(
@@ -149,7 +164,7 @@ def mri(
             mask=drawn,
             slices=slices,
             formats=tuple(formats),
-            reading=reading,
+            reading=indices | {"key": key, "axes": axes},
             max_pixels=max_pixels,
             watch=display,
         )
@@ -167,6 +182,15 @@ def _maps(path: Path) -> Tensor:
     import numpy as np
     import torch
 
+    if path.suffix in (".cfl", ".hdr"):
+        from pnpcm.mri.readers.cfl import read_maps
+
+        try:
+            found = read_maps(path)  # (slices, sets, coils, H, W)
+        except ArgumentError as error:
+            raise ArgumentError(f"--maps {path} cannot be read: {error}") from error
+        found = found[:, 0] if found.shape[1] == 1 else found
+        return found[0] if len(found) == 1 and found.ndim == 4 else found
     values = shared.read_array("maps", path)
     if values.ndim not in (3, 4, 5) or values.dtype.kind != "c":
         raise ArgumentError(

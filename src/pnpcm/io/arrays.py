@@ -69,8 +69,20 @@ def read_array(path: Path, budget: Budget, *, format: str = "a .npy file of numb
             return _array(path, stream, path.stat().st_size, budget)
 
 
-def _array(path: Path, stream: IO[bytes], size: int, budget: Budget) -> Array:
-    """The array in a stream of ``size`` bytes in NumPy's format; the header is checked first."""
+def mapped_array(path: Path) -> Array:
+    """The array of a ``.npy`` file, whose numbers are read from the file when they are used."""
+    with reading(path, "NumPy's .npy"), path.open("rb") as stream:
+        shape, in_columns, dtype, head = _described(stream, path.stat().st_size)
+    return np.memmap(path, dtype, "r", head.tell(), shape, "F" if in_columns else "C")
+
+
+def _described(
+    stream: IO[bytes], size: int
+) -> tuple[tuple[int, ...], bool, np.dtype[Any], io.BytesIO]:
+    """Shape, order and type of the array in a stream of ``size`` bytes, and the bytes read.
+
+    The header is checked against the size; the position in the bytes read is after the header.
+    """
     head = io.BytesIO(stream.read(min(size, 2**16)))  # NumPy refuses headers above 10 000 bytes
     version = npy.read_magic(head)
     if version not in ((1, 0), (2, 0)):  # 3.0 is for fields with names, which are not read
@@ -85,7 +97,14 @@ def _array(path: Path, stream: IO[bytes], size: int, budget: Budget) -> Array:
     if declared != size - head.tell():
         raise ValueError(f"shape {shape} of {dtype} needs {declared} bytes, it has "
                          f"{size - head.tell()}")  # fmt: skip
+    return shape, in_columns, dtype, head
+
+
+def _array(path: Path, stream: IO[bytes], size: int, budget: Budget) -> Array:
+    """The array in a stream of ``size`` bytes in NumPy's format; the header is checked first."""
+    shape, in_columns, dtype, head = _described(stream, size)
     budget.check(path, shape or (1,), "numbers")
+    declared = math.prod(shape) * dtype.itemsize
     content = bytearray(declared)
     view, at = memoryview(content), 0
     while at < declared:

@@ -116,22 +116,36 @@ def probe(path: str) -> None:
     """
     h5py = library("h5py", "HDF5 files")
     with h5py.File(path, "r") as file:
-        seen: set[Any] = set()
-        rest = [file]
-        while rest:
-            thing = rest.pop()
-            place = h5py.h5o.get_info(thing.id).addr
-            if place in seen:
-                continue
-            seen.add(place)
-            if len(seen) > OBJECTS:
-                raise ValueError(f"more than {OBJECTS} groups and data sets")
+        for thing in _things(file):
             for name in thing.attrs:
                 _ = thing.attrs[name]
-            if isinstance(thing, h5py.Group):
-                rest += [thing[name] for name in names(thing)]
-            elif isinstance(thing, h5py.Dataset):
+            if isinstance(thing, h5py.Dataset):
                 _touch(Path(path), thing)
+
+
+def datasets(file: Any) -> list[str]:
+    """Names of all data sets that are in the file itself, those in groups as GROUP/NAME."""
+    h5py = library("h5py", "HDF5 files")
+    found = [thing.name for thing in _things(file) if isinstance(thing, h5py.Dataset)]
+    return [name.removeprefix("/") for name in found]
+
+
+def _things(file: Any) -> Iterator[Any]:
+    """The groups, data sets and types of a file, each once: groups can contain each other."""
+    h5py = library("h5py", "HDF5 files")
+    seen: set[Any] = set()
+    rest = [file]
+    while rest:
+        thing = rest.pop()
+        place = h5py.h5o.get_info(thing.id).addr
+        if place in seen:
+            continue
+        seen.add(place)
+        if len(seen) > OBJECTS:
+            raise ValueError(f"more than {OBJECTS} groups and data sets")
+        yield thing
+        if isinstance(thing, h5py.Group):
+            rest += [thing[name] for name in names(thing)]
 
 
 def _touch(path: Path, data: Any) -> None:

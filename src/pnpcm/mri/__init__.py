@@ -4,7 +4,7 @@ from pnpcm.mri.espirit import espirit
 from pnpcm.mri.masks import MASKS, acs_start, calibration_lines, gaussian1d
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scale import intensity_scale
-from pnpcm.mri.scan import Geometry, Scan
+from pnpcm.mri.scan import Geometry, Protocol, Scan
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.simulate import (
     SimulatedScan,
@@ -21,6 +21,7 @@ __all__ = [
     "read_scan",
     "Scan",
     "Geometry",
+    "Protocol",
     "espirit",
     "MASKS",
     "gaussian1d",

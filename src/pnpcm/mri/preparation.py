@@ -252,6 +252,12 @@ class Preparation:
         elif given is not None and given.ndim == 4 and (self.options.map_sets or 1) > 1:
             given = given.expand(len(indices), *given.shape)
         elif given is not None and given.ndim > 3:
+            if len(given) != self.scan.n_slices:
+                raise ShapeError(
+                    f"coil_maps have shape {tuple(given.shape)}, {len(given)} slices, but "
+                    f"{self.scan.name} has {self.scan.n_slices}; give maps of every slice, or "
+                    "(coils, H, W) for all of them"
+                )
             given = given[indices]
         if given is None:
             return None

@@ -36,6 +36,28 @@ class Geometry:
 
 
 @dataclass(frozen=True)
+class Protocol:
+    """How the scan was measured, as far as the file tells; None: not told.
+
+    Times in milliseconds, ``flip_angle`` in degrees, ``field_strength`` in tesla, ``study_date``
+    as YYYYMMDD, ``patient_position`` in DICOM's words (HFS: head first, supine).
+    """
+
+    repetition_time: float | None = None
+    echo_time: float | None = None
+    flip_angle: float | None = None
+    field_strength: float | None = None
+    manufacturer: str | None = None
+    model: str | None = None
+    study_date: str | None = None
+    patient_position: str | None = None
+
+    def to_dict(self) -> dict[str, str | float]:
+        """What the file tells, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
 class Scan:
     """An opened raw file. Each slice is read on access, so that large volumes can be streamed.
 
@@ -45,7 +67,8 @@ class Scan:
     file, boolean ``(W,)`` or ``(H, W)``; None: to be inferred from the zeros. ``noise``:
     complex ``(coils, samples)`` of a noise-only measurement. ``target(i)``: real ``(h, w)``
     reference image of the file (fastMRI's ``reconstruction_rss``). ``coil_maps(i)``: complex
-    ``(coils, H, W)``. ``notes``: sentences about choices and changes made while reading.
+    ``(coils, H, W)``. ``protocol``: parameters of the measurement. ``notes``: sentences about
+    choices and changes made while reading.
     """
 
     name: str
@@ -60,6 +83,7 @@ class Scan:
     target: Callable[[int], Tensor] | None = None
     coil_maps: Callable[[int], Tensor] | None = None
     geometry: Geometry = field(default_factory=Geometry)
+    protocol: Protocol = field(default_factory=Protocol)
     notes: tuple[str, ...] = ()
     attributes: dict[str, str | float] = field(default_factory=dict)
 

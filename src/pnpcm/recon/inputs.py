@@ -36,12 +36,13 @@ def find_inputs(
     recursive: bool = False,
     mask: Path | None = None,
     what: str = "images",
+    results: bool = True,
 ) -> tuple[list[Input], list[Outcome]]:
     """The files given and those in folders that end in ``suffixes``, sorted; and skipped pictures.
 
     Skipped are pictures of formats that are not read, each with a sentence. Hidden files, ``mask``
     (a file or a folder) and outputs of earlier runs (see :func:`_outputs`) are left out. ``what``:
-    the files in words, for messages.
+    the files in words, for messages. ``results``: whether results can be inputs of another run.
     """
     mask = mask and _real(mask)
     found: dict[Path, Input] = {}
@@ -56,7 +57,7 @@ def find_inputs(
         files = [p for p in files if mask is None or not _real(p).is_relative_to(mask)]
         other = {p: UNREADABLE[s] for p in files if (s := p.suffix.lower()) in UNREADABLE}
         files = [p for p in files if p.suffix.lower() in suffixes]
-        own = _outputs(files)
+        own = _outputs(files, results)
         files = [p for p in files if p not in own]
         if not files:
             raise ArgumentError(_nothing_in(path, suffixes, other, recursive, what))
@@ -85,11 +86,12 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def _outputs(files: Sequence[Path]) -> set[Path]:
+def _outputs(files: Sequence[Path], results: bool) -> set[Path]:
     """The files that earlier runs have written beside a result or from another one of the files.
 
     Beside a result: samples, standard deviations, comparisons, previews of measurement files. A
-    result whose input is not among the files is an input of its own, e.g. of the next task.
+    result whose input is not among the files is an input of its own, e.g. of the next task, if
+    ``results``.
     """
     names, found = {p.name for p in files}, set()
     for folder in {p.parent for p in files}:
@@ -97,7 +99,7 @@ def _outputs(files: Sequence[Path]) -> set[Path]:
             record = read_record(folder, path.name.removesuffix(RECORD)) or {}
             first, *rest = record.get("files") or [""]
             found |= {folder / name for name in rest}
-            if Path(str(record.get("input"))).name in names - {first}:
+            if not results or Path(str(record.get("input"))).name in names - {first}:
                 found.add(folder / first)
     measured = {p.with_suffix("") for p in files if p.suffix == ".npz"}
     return found | {p for p in files if p.suffix == ".png" and p.with_suffix("") in measured}

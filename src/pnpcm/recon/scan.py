@@ -118,6 +118,7 @@ class ScanPlan:
                 "coils": scan.n_coils,
                 "kspace": list(scan.size),
                 "output": list(self.preparation.crop),
+                "protocol": scan.protocol.to_dict(),
             },
             "slices": list(self.slices),
             "sampling": describe_mask(self.first.mask).sentence,
@@ -231,7 +232,7 @@ def find_scans(given: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in given:
         if path.is_dir():
-            inputs, _ = find_inputs([path], suffixes, what="raw scans")
+            inputs, _ = find_inputs([path], suffixes, what="raw scans", results=False)
             found |= dict.fromkeys(one.path for one in inputs)
         else:  # also names of BART files without suffix
             found[path] = None
@@ -367,6 +368,7 @@ def _volume(
         std=stacked("std") if options.samples > 1 else None,
         reference=None if reference is None else reference.abs(),
         geometry=geometry_of(planned.scan.geometry, planned.scan.n_slices, planned.slices),
+        protocol=planned.scan.protocol,
         record=record,
     )
 

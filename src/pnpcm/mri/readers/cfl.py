@@ -15,9 +15,10 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import write_atomically, write_text
-from pnpcm.io.reading import Budget
+from pnpcm.io.reading import Budget, reading
 from pnpcm.mri.readers.lines import check_unbroken
 from pnpcm.mri.readers.opening import (
+    HELD,
     Array,
     Choice,
     checked,
@@ -89,6 +90,30 @@ def read_cfl(path: Path, choice: Choice, budget: Budget) -> Scan:
         kspace=checked(path, n_slices, load),
         notes=tuple(notes),
     )
+
+
+def read_maps(path: Path) -> Tensor:
+    """Coil maps as of BART's ecalib: complex ``(slices, sets, coils, H, W)``.
+
+    Dimension 4 is the set; partitions (dimension 2) and slices (13) are both slices of images.
+    """
+    with reading(path, FORMAT):
+        data = _mapped(path)
+    Budget(HELD).check(path, data.shape, "numbers")
+    others = [axis for axis in range(5, data.ndim) if axis != SLICES]
+    long = next((axis for axis in others if data.shape[axis] > 1), None)
+    if long is not None:
+        raise ArgumentError(
+            f"dimension {long} of {path} has length {data.shape[long]}; expected coil maps with "
+            f"the dimensions 0 to 4 and {SLICES}: cut one out with bart slice {long} 0"
+        )
+    kept = (SLICES, 2, 4, COILS, 0, 1)
+    maps = data.transpose(*kept, *others).reshape([data.shape[axis] for axis in kept])
+    if maps.shape[4] == 1 and maps.shape[1] > 1:  # as in read_cfl: dimensions 1 and 2 are the image
+        maps = maps.transpose(0, 4, 2, 3, 5, 1)
+    slices, partitions = maps.shape[:2]
+    merged = maps.reshape(slices * partitions, *maps.shape[2:])
+    return torch.from_numpy(np.array(merged, dtype=np.complex64, order="C"))
 
 
 def write_cfl(path: str | Path, array: Array | Tensor) -> None:

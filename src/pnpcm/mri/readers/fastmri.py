@@ -90,6 +90,7 @@ def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
         mask=sampled,
         target=load_target if target else None,
         geometry=geometry,
+        protocol=header.protocol,
         notes=tuple(notes),
         attributes=attributes,
     )

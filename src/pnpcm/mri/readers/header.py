@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 from pnpcm.errors import ArgumentError
 from pnpcm.mri.sampling import partial_fourier
-from pnpcm.mri.scan import Geometry, Vector
+from pnpcm.mri.scan import Geometry, Protocol, Vector
 
 XML = ElementTree.Element
+ECHO_TIME = ("sequenceParameters", "TE")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,15 @@ class Header:
     trajectory: str = ""
     calibration: str = ""
     vendor: str = ""
+    protocol: Protocol = field(default_factory=Protocol)
+    echo_times: tuple[float, ...] = ()
+    """Of each contrast, in milliseconds; ``protocol`` has that of the first one."""
+
+    def protocol_of(self, contrast: int) -> Protocol:
+        """The protocol with the echo time of one contrast."""
+        if contrast >= len(self.echo_times):
+            return self.protocol
+        return replace(self.protocol, echo_time=self.echo_times[contrast])
 
     def kept(self, axis: int, n: int) -> int:
         """Number of the ``n`` pixels of an image axis inside the field of view of ``recon``."""
@@ -72,9 +83,9 @@ def parse_header(text: str | bytes, path: Path) -> Header:
         raise ArgumentError(
             f"the ISMRMRD header of {path} is not valid XML ({error}); export the file again"
         ) from error
-    encoding = root.find("{*}encoding")
+    encoding, protocol = root.find("{*}encoding"), _protocol(root)
     if encoding is None:
-        return Header()
+        return Header(protocol=protocol)
     return Header(
         encoded=_space(encoding, "encodedSpace"),
         recon=_space(encoding, "reconSpace"),
@@ -82,8 +93,46 @@ def parse_header(text: str | bytes, path: Path) -> Header:
         partitions=_limit(encoding, "kspace_encoding_step_2"),
         trajectory=_text(encoding, "trajectory").lower(),
         calibration=_text(encoding, "parallelImaging", "calibrationMode").lower(),
-        vendor=_text(root, "acquisitionSystemInformation", "systemVendor"),
+        vendor=protocol.manufacturer or "",
+        protocol=protocol,
+        echo_times=tuple(t for t in map(_positive, _texts(root, *ECHO_TIME)) if t is not None),
     )
+
+
+def _protocol(root: XML) -> Protocol:
+    """Parameters of the measurement; those of several contrasts are of the first one."""
+    system, sequence = "acquisitionSystemInformation", "sequenceParameters"
+    return Protocol(
+        repetition_time=_positive(_text(root, sequence, "TR")),
+        echo_time=_positive(_text(root, *ECHO_TIME)),
+        flip_angle=_positive(_text(root, sequence, "flipAngle_deg")),
+        field_strength=_positive(_text(root, system, "systemFieldStrength_T")),
+        manufacturer=_text(root, system, "systemVendor") or None,
+        model=_text(root, system, "systemModel") or None,
+        study_date=as_date(_text(root, "studyInformation", "studyDate")),
+        patient_position=as_position(_text(root, "measurementInformation", "patientPosition")),
+    )
+
+
+def _positive(text: str) -> float | None:
+    """A finite number above 0; None: there is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
+
+
+def as_date(text: str) -> str | None:
+    """YYYYMMDD of a date such as 2021-06-22; None if it is not one."""
+    found = re.fullmatch(r"((?:19|20)\d\d)-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])", text.strip())
+    return "".join(found.groups()) if found else None
+
+
+def as_position(text: str) -> str | None:
+    """A patient position in DICOM's words, HFS, FFP, …; None if it is not one."""
+    text = text.strip().upper()
+    return text if re.fullmatch("[HF]F(S|P|DL|DR)", text) else None
 
 
 def limit_notes(lines: Limit | None, width: int) -> list[str]:
@@ -133,6 +182,12 @@ def unoriented(header: Header, readout: int, width: int) -> tuple[Geometry, list
 def _text(parent: XML, *names: str) -> str:
     """The text of the descendant ``names``, namespace or not; "" without one."""
     return (parent.findtext("/".join(f"{{*}}{name}" for name in names)) or "").strip()
+
+
+def _texts(parent: XML, *names: str) -> list[str]:
+    """The texts of all descendants ``names``."""
+    found = parent.findall("/".join(f"{{*}}{name}" for name in names))
+    return [(element.text or "").strip() for element in found]
 
 
 def _space(encoding: XML, name: str) -> Space | None:

@@ -7,9 +7,9 @@ Reversed lines are flipped first; ``center_sample`` counts in the flipped line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,10 @@ def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geom
         geometry, notes = unoriented(header, readout, width)
         return numbers, geometry, notes
     along_h, along_w, normal = (axis for axis in axes if axis is not None)
+    siemens = header.vendor.lower().startswith("siemens")
+    if siemens:
+        along_h, along_w = _reversed(along_h), _reversed(along_w)
+        normal = _reversed(normal) if depth > 1 else normal
     positions = heads["position"][firsts].astype(float)
     height = positions @ np.array(normal)
     notes = voxel_notes(header, voxel)
@@ -68,10 +72,11 @@ def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geom
         spacing = header.encoded.fov[2] / depth
         kept = header.kept(2, depth)
         centre = centre + ((kept - 1) / 2 - kept // 2) * spacing * np.array(normal)
-    if header.vendor.lower().startswith("siemens"):
+    if siemens:
         notes.append(
-            "Siemens data: some programs conjugate k-space, which turns the image by 180°; "
-            "check the orientation once against the scanner's own images"
+            "Siemens data: the file's directions are those of a forward Fourier transform of "
+            "k-space and were reversed; if a program has conjugated k-space, the image is turned "
+            "by 180°: check the orientation once against the scanner's own images"
         )
     geometry = Geometry(
         voxel=(voxel[0], voxel[1], spacing),
@@ -89,6 +94,10 @@ def _vector(values: Array) -> Vector:
     return (x, y, z)
 
 
+def _reversed(direction: Vector) -> Vector:
+    return _vector(-np.array(direction))
+
+
 def _unit(values: Array) -> Vector | None:
     """A direction of length 1; None where the file has none."""
     length = float(np.linalg.norm(values))
@@ -102,25 +111,28 @@ COUNTERS = ("contrast", "repetition", "set", "phase")
 
 @dataclass(frozen=True)
 class Raw:
-    """An opened file: its group, its header, and the header of each line."""
+    """An opened file of lines: its header, the header of each line, and notes.
+
+    ``heads`` has the fields of ISMRMRD's acquisition headers. ``samples(rows)``: complex samples
+    (coils, samples) of some lines, one after the other.
+    """
 
     path: Path
-    group: str
+    format: str
     header: Header
     heads: Array
-
-    def samples(self, rows: Array) -> Iterator[tuple[Any, Array]]:
-        """Header and complex samples (coils, samples) of some acquisitions."""
-        ismrmrd = library("ismrmrd", "ISMRMRD files")
-        with ismrmrd.File(str(self.path), "r") as file:
-            acquisitions = file[self.group].acquisitions
-            for row in rows:
-                yield self.heads[row], acquisitions[int(row)].data
+    samples: Callable[[Array], Iterator[Array]]
+    notes: tuple[str, ...] = ()
 
 
 def read_ismrmrd(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a Cartesian scan: 2-D slices, or a 3-D slab whose partitions become slices."""
-    raw = _open(path)
+    return scan_of_lines(_open(path), choice, budget)
+
+
+def scan_of_lines(raw: Raw, choice: Choice, budget: Budget) -> Scan:
+    """The scan that the lines of a file are."""
+    path = raw.path
     lines, notes = imaging_lines(path, raw.header, raw.heads)
     for name in COUNTERS:
         counter = raw.heads["idx"][name][lines]
@@ -131,7 +143,7 @@ def read_ismrmrd(path: Path, choice: Choice, budget: Budget) -> Scan:
     order, geometry, more = oriented(raw.header, raw.heads, grid)
     readout, width, partitions = grid.shape
     keep, slab = raw.header.kept(0, readout), raw.header.kept(2, partitions)
-    notes += sentences + more
+    notes = [*raw.notes, *notes, *sentences, *more]
     if keep < readout:
         notes.append(f"readout oversampling removed: {readout} samples became {keep}")
     if partitions > 1:
@@ -156,7 +168,7 @@ def read_ismrmrd(path: Path, choice: Choice, budget: Budget) -> Scan:
     n_slices = len(order) if partitions == 1 else slab
     return Scan(
         name=path.stem,
-        format=FORMAT,
+        format=raw.format,
         n_slices=n_slices,
         n_coils=n_coils,
         size=(keep, width),
@@ -165,6 +177,7 @@ def read_ismrmrd(path: Path, choice: Choice, budget: Budget) -> Scan:
         mask=mask,
         noise=noise,
         geometry=geometry,
+        protocol=raw.header.protocol_of(int(raw.heads["idx"]["contrast"][lines[0]])),
         notes=tuple(notes + noise_notes),
         attributes={"vendor": raw.header.vendor} if raw.header.vendor else {},
     )
@@ -193,7 +206,15 @@ def _open(path: Path) -> Raw:
             f"the header of {path} has no complete encodedSpace (matrixSize and fieldOfView_mm); "
             f"convert the scanner's file again"
         )
-    return Raw(path, groups[0], header, heads)
+    return Raw(path, FORMAT, header, heads, partial(_samples, path, groups[0]))
+
+
+def _samples(path: Path, group: str, rows: Array) -> Iterator[Array]:
+    ismrmrd = library("ismrmrd", "ISMRMRD files")
+    with ismrmrd.File(str(path), "r") as file:
+        acquisitions = file[group].acquisitions
+        for row in rows:
+            yield acquisitions[int(row)].data
 
 
 def _members(group: Any) -> set[str]:
@@ -221,10 +242,10 @@ def _assemble(raw: Raw, grid: Lines, number: int) -> Tensor:
     rows = grid.rows[chosen]
     kspace: Array | None = None
     counts = np.zeros(grid.shape[1:], dtype=np.float32)
-    for (head, data), k in zip(raw.samples(rows), chosen, strict=True):
+    for data, row, k in zip(raw.samples(rows), rows, chosen, strict=True):
         if kspace is None:
             kspace = np.zeros((len(data), *grid.shape), dtype=np.complex64)
-        start, samples = on_readout(head, data, grid.shape[0])
+        start, samples = on_readout(raw.heads[row], data, grid.shape[0])
         column, partition = grid.column[k], grid.partition[k]
         kspace[:, start : start + samples.shape[1], column, partition] += samples
         counts[column, partition] += 1
@@ -246,7 +267,7 @@ def _noise(raw: Raw, grid: Lines, n_coils: int) -> tuple[Tensor | None, list[str
     image, own = (float(heads["sample_time_us"][r]) for r in (grid.rows[0], rows[0]))
     ratio = own / image if image > 0 and own > 0 else 1.0
     scale = (ratio / grid.repeats()) ** 0.5
-    noise = np.concatenate([data for _, data in raw.samples(rows)], axis=1)
+    noise = np.concatenate(list(raw.samples(rows)), axis=1)
     notes = [f"noise measured in {noise.shape[1]} samples"]
     if abs(scale - 1) > 0.01:
         notes = [f"{notes[0]}, scaled by {scale:.3g} to bandwidth and averages of the image"]

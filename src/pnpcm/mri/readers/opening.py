@@ -50,14 +50,14 @@ def check_layout(
     if len(shape) not in layouts:
         raise ShapeError(
             f"kspace of {path} has {len(shape)} dimensions, shape {shape}; expected {expected}: "
-            f"reshape it"
+            f"reshape it, or name each of its axes, e.g. axes=row,col"
         )
     if 0 in shape:
         raise ShapeError(f"kspace of {path} has shape {shape}, an empty axis; expected {expected}")
     if dtype.kind != "c":
         raise ArgumentError(
             f"kspace of {path} is {dtype}, not complex; expected complex values: save "
-            f"real + 1j·imaginary"
+            f"real + 1j·imaginary; an image must be transformed to k-space first"
         )
 
 

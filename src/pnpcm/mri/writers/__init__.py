@@ -32,13 +32,16 @@ WRITERS: Table[Writer] = Table(
 )
 FILES = {
     "h5": (".h5",),
-    "nifti": (".nii.gz", "_std.nii.gz"),
+    "nifti": (".nii.gz", "_std.nii.gz", ".json"),
     "dicom": ("_dicom",),
     "npy": (".npy",),
     "png": (".png", "_std.png"),
     "html": (".html",),
 }
-"""Endings of the files (dicom: of the folder) of a format; those with std only if there is one."""
+"""Endings of the files (dicom: of the folder) of a format.
+
+Those with std are written only if there is one, ``.json`` only if the protocol is known.
+"""
 LIBRARIES = {"h5": "h5py", "nifti": "nibabel", "dicom": "pydicom"}
 """What a format needs beyond the core's dependencies."""
 
@@ -61,7 +64,7 @@ def check_formats(formats: Iterable[str]) -> list[str]:
 
 
 def volume_files(name: str, formats: Iterable[str], *, several: bool) -> list[str]:
-    """Names of the files that :func:`write_volume` writes; ``several``: with a std of samples."""
+    """Names of all files that :func:`write_volume` may write; ``several``: with a std."""
     endings = [ending for format in formats for ending in FILES[format]]
     return [name + ending for ending in endings if several or not ending.startswith("_std")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError
-from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, need, to_array
+from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, need, to_array, upright
 
 
 # HDF5 --------------------------------------------------------------------------------------------
@@ -45,7 +46,9 @@ def write_nifti(volume: Volume, folder: Path) -> list[Path]:
     Voxel (i, j, k) lies where :meth:`Volume.affine` puts row i, column j of slice k, in the
     format's RAS axes: the first two signs of DICOM's LPS flipped. Where the geometry is unknown
     both codes are 0, the stored matrix is diag(voxel) and the description says so; readers then
-    use their own default (nibabel: centred, first axis towards the left).
+    use their own default (nibabel: centred, first axis towards the left). ``NAME.json`` contains
+    the protocol under the names and in the units of BIDS (times in seconds); the images contain
+    the same text as a comment.
     """
     nibabel = need("nibabel", "output as nifti")
     paths = [folder / f"{volume.name}.nii.gz"]
@@ -53,7 +56,33 @@ def write_nifti(volume: Volume, folder: Path) -> list[Path]:
     if volume.std is not None:
         paths.append(folder / f"{volume.name}_std.nii.gz")
         nibabel.save(_image(nibabel, volume, to_array(volume.std), "std"), paths[1])
+    if text := _bids(volume):
+        paths.append(folder / f"{volume.name}.json")
+        paths[-1].write_text(text, encoding="utf-8")
     return paths
+
+
+BIDS = {
+    "repetition_time": "RepetitionTime",
+    "echo_time": "EchoTime",
+    "flip_angle": "FlipAngle",
+    "field_strength": "MagneticFieldStrength",
+    "manufacturer": "Manufacturer",
+    "model": "ManufacturersModelName",
+    "study_date": "StudyDate",
+    "patient_position": "PatientPosition",
+}
+"""Words of a protocol and their names in BIDS; those of DICOM differ in ``model`` only."""
+SECONDS = ("RepetitionTime", "EchoTime")
+
+
+def _bids(volume: Volume) -> str:
+    """The protocol as JSON text; empty if nothing is known."""
+    found = {BIDS[name]: value for name, value in volume.protocol.to_dict().items()}
+    for name, value in found.items():
+        if name in SECONDS and not isinstance(value, str):
+            found[name] = value / 1000
+    return json.dumps(found, indent=2, ensure_ascii=False) if found else ""
 
 
 def _image(nibabel: Any, volume: Volume, values: Array, what: str) -> Any:
@@ -67,6 +96,9 @@ def _image(nibabel: Any, volume: Volume, values: Array, what: str) -> Any:
     image.header.set_dim_info(freq=0, phase=1, slice=2)
     text = f"pnpcm {__version__} {what}" if known else f"{NO_GEOMETRY}: unit affine"
     image.header["descrip"] = text.encode()[:79]
+    if protocol := _bids(volume):
+        extension = nibabel.nifti1.Nifti1Extension("comment", protocol.encode())
+        image.header.extensions.append(extension)
     return image
 
 
@@ -86,17 +118,19 @@ EMPTY = (
     "ReferringPhysicianName", "AccessionNumber", "PositionReferenceIndicator", "Manufacturer",
     "ScanOptions", "MRAcquisitionType", "EchoTime", "RepetitionTime", "EchoTrainLength",
 )  # fmt: skip
-"""Elements that the standard wants present (type 2) and about which we know nothing."""
+"""Elements that the standard wants present (type 2), empty unless the protocol tells them."""
 
 
 def write_dicom(volume: Volume, folder: Path) -> list[Path]:
     """``NAME_dicom/0001.dcm`` …: one file per slice; the path returned is the folder.
 
     Magnitudes are stored as 16-bit integers p with one slope for the volume: value = slope · p,
-    off by at most half a slope. All UIDs come from a hash of the content, so the same volume
+    off by at most half a slope. Rows and columns are those of :func:`upright`, and the protocol is
+    written as far as it is known. All UIDs come from a hash of the content, so the same volume
     written twice is the same series, and another one is not.
     """
     pydicom = need("pydicom", "output as dicom")
+    volume = upright(volume)
     magnitude = volume.magnitude()
     wrong = int((~np.isfinite(magnitude)).sum())
     if wrong:
@@ -135,6 +169,10 @@ def _shared(pydicom: Any, volume: Volume, seed: str) -> Any:
     dataset.SOPClassUID = pydicom.uid.MRImageStorage
     for key in EMPTY:
         setattr(dataset, key, None)
+    for name, value in volume.protocol.to_dict().items():
+        keyword = "ManufacturerModelName" if name == "model" else BIDS[name]
+        known = _text(value) if isinstance(value, str) else _number(pydicom, value)
+        setattr(dataset, keyword, known)
     dataset.PatientName = "Anonymous"
     dataset.Modality = "MR"
     dataset.ImageType = ["DERIVED", "PRIMARY", "OTHER"]
@@ -175,11 +213,16 @@ def _number(pydicom: Any, value: float) -> Any:
     return pydicom.valuerep.DSfloat(float(value), auto_format=True)
 
 
+def _text(value: str) -> str:
+    """A text of at most 64 characters without those that separate values."""
+    return "".join(c if c.isprintable() and c != "\\" else " " for c in value)[:64].strip()
+
+
 def _uid(pydicom: Any, seed: str, what: str) -> Any:
     return pydicom.uid.generate_uid(entropy_srcs=[seed, what])
 
 
 def _digest(volume: Volume, magnitude: Array) -> str:
     """Hash of all that the files are made of."""
-    facts = f"{volume.name} {volume.geometry} {volume.shape} {__version__}"
+    facts = f"{volume.name} {volume.geometry} {volume.protocol} {volume.shape} {__version__}"
     return hashlib.sha256(facts.encode() + magnitude.tobytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""The result as one HTML file: record, slices, errors and sampling, with its pictures inside."""
+"""The result as one HTML file: slices, errors, sampling and record, with its pictures inside."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ from pnpcm.mri.writers.pictures import (
     tile,
     window,
 )
-from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, to_array
+from pnpcm.mri.writers.volume import NO_GEOMETRY, Array, Volume, to_array, upright
 
 MOST_ROWS = 8
+SIDES = {1: 480, 4: 288}
+"""Number of slices → side of each in the montage; of more slices 192."""
 ERROR_GAIN = 5
+RADIOLOGICAL = (
+    " Slices are turned to the usual view: the patient's front or head at the top, the patient's "
+    "left (in sagittal slices: the back) at the right."
+)
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #5b6470; --line: #d8dde3;
   --paper: #ffffff; --shade: #f4f6f8; }
@@ -45,10 +51,10 @@ p { margin: .4rem 0; }
 .tables > section { max-width: 100%; }
 table { border-collapse: collapse; font-size: .92rem; }
 th, td { padding: .3rem .9rem .3rem .5rem; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
-th { font-weight: 600; }
+  border-bottom: 1px solid var(--line); }
+th { font-weight: 600; white-space: nowrap; }
 thead th { background: var(--shade); }
-td { font-variant-numeric: tabular-nums; }
+td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 table.slices td, table.slices th { padding: .25rem .4rem .25rem 0; border: 0; text-align: left; }
 figure { margin: 0 0 1.5rem; }
 img { display: block; max-width: 100%; height: auto; }
@@ -59,27 +65,27 @@ img.mask { image-rendering: pixelated; border: 1px solid var(--line); }
 
 def write_html(volume: Volume, folder: Path) -> list[Path]:
     """``NAME.html``: self-contained, without scripts and links; every text is escaped."""
+    volume = upright(volume)
     slices, h, w = volume.shape
     voxel = " × ".join(f"{length:.4g}" for length in volume.geometry.voxel)
+    side = next((side for most, side in SIDES.items() if slices <= most), 192)
     place = f"voxels of {voxel} mm" if volume.geometry.known else NO_GEOMETRY
     parts = [
         f"<h1>{escape(volume.name)}</h1>",
         f"<p>{slices} {'slice' if slices == 1 else 'slices'} of {h} × {w} pixels, {place}. "
         f"Reconstructed by pnpcm {__version__}.</p>",
-        "<h2>Record</h2>",
-        record_tables(volume.record),
         "<h2>Slices</h2>",
         _figure(
-            magnitude_montage(volume, side=192),
+            magnitude_montage(volume, side=side),
             "Montage of magnitudes",
             f"Magnitude; white is the {PERCENTILE}th percentile of the volume. Numbers are slice "
-            "indices from 0.",
+            f"indices from 0.{RADIOLOGICAL if volume.geometry.known else ''}",
         ),
     ]
     if volume.std is not None:
         parts.append(
             _figure(
-                std_montage(volume, side=192),
+                std_montage(volume, side=side),
                 "Montage of standard deviations",
                 "Standard deviation, on the scale at its upper right.",
             )
@@ -87,6 +93,7 @@ def write_html(volume: Volume, folder: Path) -> list[Path]:
     if volume.reference is not None or volume.std is not None:
         parts += ["<h2>Slice by slice</h2>", _rows(volume)]
     parts += ["<h2>Sampling</h2>", _mask(volume)]
+    parts += ["<h2>Record</h2>", record_tables(volume.record)]
     body = "\n".join(parts)
     path = folder / f"{volume.name}.html"
     path.write_text(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from pnpcm.io.files import Picture
-from pnpcm.mri.writers.volume import Array, Volume, to_array
+from pnpcm.mri.writers.volume import Array, Volume, to_array, upright
 
 PERCENTILE = 99.8
 MOST_SLICES = 36
@@ -26,6 +26,7 @@ _ANCHORS = (
 
 def write_png(volume: Volume, folder: Path) -> list[Path]:
     """``NAME.png``: montage of the magnitudes; ``NAME_std.png``: of the standard deviations."""
+    volume = upright(volume)
     paths = [folder / f"{volume.name}.png"]
     magnitude_montage(volume).save(paths[0])
     if volume.std is not None:

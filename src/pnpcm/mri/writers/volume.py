@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError
-from pnpcm.mri.scan import Geometry
+from pnpcm.mri.scan import Geometry, Protocol, Vector
 
 Array = NDArray[np.float32]
 NO_GEOMETRY = "no geometry in the input"
@@ -25,7 +26,8 @@ class Volume:
     ``image``: complex ``(slices, h, w)``. ``std``: its standard deviation, ``reference``: the
     magnitude it is compared with, both real ``(slices, h, w)``. ``mask``: sampled positions of
     k-space, boolean ``(W,)`` or ``(H, W)``. ``name``: what files are called, without an ending.
-    ``record``: configuration, scores and timings, anything that JSON can hold.
+    ``protocol``: how it was measured. ``record``: configuration, scores and timings, anything that
+    JSON can hold.
     """
 
     image: Tensor
@@ -34,6 +36,7 @@ class Volume:
     std: Tensor | None = None
     reference: Tensor | None = None
     geometry: Geometry = field(default_factory=Geometry)
+    protocol: Protocol = field(default_factory=Protocol)
     record: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,6 +103,69 @@ class Volume:
         centre = np.array([h // 2, w // 2, (slices - 1) / 2])
         affine[:3, 3] = np.array(g.position) - affine[:3, :3] @ centre
         return affine
+
+
+VIEWS = (
+    ((0.0, 0.0, -1.0), (0.0, 1.0, 0.0)),  # sagittal: down to the feet, right to the back
+    ((0.0, 0.0, -1.0), (1.0, 0.0, 0.0)),  # coronal: down to the feet, right to the patient's left
+    ((0.0, 1.0, 0.0), (1.0, 0.0, 0.0)),  # axial: down to the back, right to the patient's left
+)
+"""Directions of rows and columns on a screen, by the patient axis that is nearest to the normal."""
+
+
+def upright(volume: Volume) -> Volume:
+    """The volume as radiologists look at it: rows and columns exchanged and reversed as needed.
+
+    Every voxel keeps its place in the patient. Without a known geometry nothing is changed.
+    """
+    g = volume.geometry
+    if not g.known:
+        return volume
+    down, right = VIEWS[int(np.abs(g.slice).argmax())]
+    if abs(_dot(g.readout, right)) + abs(_dot(g.phase, down)) > abs(_dot(g.readout, down)) + abs(
+        _dot(g.phase, right)
+    ):
+        v, u, thick = g.voxel
+        g = replace(g, readout=g.phase, phase=g.readout, voxel=(u, v, thick))
+        volume = _changed(volume, g, lambda values: values.transpose(-1, -2))
+    if _dot(g.readout, down) < 0:
+        g = replace(
+            g,
+            readout=_scaled(g.readout, -1),
+            position=_turned(g.position, g.readout, g.voxel[0], volume.shape[1]),
+        )
+        volume = _changed(volume, g, lambda values: values.flip(-2))
+    if _dot(g.phase, right) < 0:
+        g = replace(
+            g,
+            phase=_scaled(g.phase, -1),
+            position=_turned(g.position, g.phase, g.voxel[1], volume.shape[2]),
+        )
+        volume = _changed(volume, g, lambda values: values.flip(-1))
+    return volume
+
+
+def _changed(volume: Volume, geometry: Geometry, change: Callable[[Tensor], Tensor]) -> Volume:
+    """``change`` of all images of a volume, with its new geometry."""
+    std, reference = (None if t is None else change(t) for t in (volume.std, volume.reference))
+    image = change(volume.image)
+    return replace(volume, image=image, std=std, reference=reference, geometry=geometry)
+
+
+def _turned(position: Vector, direction: Vector, step: float, n: int) -> Vector:
+    """Where index n//2 of an axis lies after its reversal: index n − 1 − n//2 before."""
+    away = _scaled(direction, step * (n - 1 - 2 * (n // 2)))
+    x, y, z = (p + d for p, d in zip(position, away, strict=True))
+    return (x, y, z)
+
+
+def _scaled(vector: Vector, factor: float) -> Vector:
+    x, y, z = vector
+    return (factor * x, factor * y, factor * z)
+
+
+def _dot(a: Vector, b: Vector) -> float:
+    return sum(p * q for p, q in zip(a, b, strict=True))
 
 
 def to_array(values: Tensor) -> Array:

