@@ -158,7 +158,9 @@ def _maps(path: Path) -> Tensor:
     import numpy as np
     import torch
 
-    values = shared.read_array("maps", path)
+    from pnpcm.io.files import read_array
+
+    values = read_array("maps", path)
     if values.ndim not in (3, 4, 5) or values.dtype.kind != "c":
         raise ArgumentError(
             f"--maps {path} has shape {values.shape} and dtype {values.dtype}, expected complex "
@@ -204,13 +206,14 @@ def simulate_mri(
     import numpy as np
     import torch
 
+    from pnpcm.io.files import read_array
     from pnpcm.mri.masks import MaskChoice
     from pnpcm.mri.simulate import phantoms, write_simulated
 
     if images is None:
         magnitude = phantoms(slices, _sides("size", size))
     else:
-        values = shared.read_array("images", images)
+        values = read_array("images", images)
         if values.ndim != 3 or values.dtype.kind not in "fiu" or values.min() < 0:
             raise ArgumentError(
                 f"--images {images} has shape {values.shape} and dtype {values.dtype}, expected "

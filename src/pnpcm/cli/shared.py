@@ -17,7 +17,6 @@ from pnpcm.errors import ArgumentError
 from pnpcm.names import TASK_NAMES
 
 if TYPE_CHECKING:
-    from torch import Tensor
 
     from pnpcm.problems import Task
     from pnpcm.recon import Options
@@ -180,10 +179,12 @@ def task_values(
     ] = None,
 ) -> dict[str, Any]:
     """The options of a task that were given, as fields of its class."""
+    from pnpcm.problems.choice import read_kernel
+
     found = {
         "factor": factor,
         "downsampler": downsampler,
-        "kernel": None if kernel is None else _kernel(kernel),
+        "kernel": None if kernel is None else read_kernel(kernel),
         "gaussian": None if gaussian is None else _pair("gaussian", gaussian),
         "motion": None if motion is None else _pair("motion", motion),
         "linear_light": linear_light or None,
@@ -259,30 +260,6 @@ def _pair(name: str, text: str) -> tuple[float, float]:
     except ValueError as error:
         raise ArgumentError(f"{name} is {text!r}, expected two numbers such as 5,10") from error
     return first, second
-
-
-def read_array(name: str, path: Path) -> Any:
-    """The array of a ``.npy`` file, or the first of an ``.npz``, given as option ``name``."""
-    import numpy as np
-
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
-    except (OSError, ValueError, EOFError, IndexError) as error:
-        raise ArgumentError(f"--{name} {path} is not a readable .npy file ({error})") from error
-
-
-def _kernel(path: Path) -> Tensor:
-    import numpy as np
-    import torch
-
-    values = read_array("kernel", path)
-    if values.ndim != 2 or values.dtype.kind not in "fiu":
-        raise ArgumentError(
-            f"--kernel {path} has shape {values.shape} and dtype {values.dtype}, expected a 2-D "
-            "array of real numbers"
-        )
-    return torch.from_numpy(values.astype(np.float64))
 
 
 # messages ---------------------------------------------------------------------------------------

@@ -83,6 +83,15 @@ def read_image(path: str | Path) -> Tensor:
     return torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
 
 
+def read_array(name: str, path: Path) -> Any:
+    """The array of a ``.npy`` file, or the first of an ``.npz``, given as option ``name``."""
+    try:  # mapped: a header that states more values than the file has is refused, not allocated
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.array(loaded) if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]]
+    except (OSError, ValueError, EOFError, IndexError) as error:
+        raise ArgumentError(f"--{name} {path} is not a readable .npy file ({error})") from error
+
+
 def to_picture(x: Tensor) -> Picture:
     """An image ``(C, H, W)`` in [-1, 1], grey or RGB, as an 8-bit Pillow image."""
     if x.ndim != 3 or x.shape[0] not in (1, 3):

@@ -200,6 +200,12 @@ def read_pillow(
     return Raw(pixels, icc, exif.removeprefix(EXIF) if exif else None)
 
 
+def pillow_size(path: Path, opener: Callable[[Path], ImageFile.ImageFile]) -> tuple[int, int]:
+    """Width and height in the header of an image file."""
+    with _no_pillow_limit(), opener(path) as picture:
+        return picture.size
+
+
 @contextmanager
 def _no_pillow_limit() -> Iterator[None]:
     """Disable Pillow's global limit of 179 megapixels; ours is checked before reading pixels."""

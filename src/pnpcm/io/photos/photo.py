@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 from torch import Tensor
 
@@ -20,19 +22,21 @@ from pnpcm.io.photos.base import (
     Array,
     Raw,
     kind_of_file,
+    pillow_size,
     read_pillow,
     resize_exif,
     save,
     tags,
 )
 from pnpcm.io.photos.png16 import png_bytes, read_png
-from pnpcm.io.photos.tiff import read_tiff, tiff_bytes
+from pnpcm.io.photos.tiff import read_tiff, tiff_bytes, tiff_size
 
 _FORMATS = {"png": "PNG", "jpeg": "JPEG", "tiff": "TIFF", "webp": "WEBP"}
 _BY_SUFFIX = {".jpg": "JPEG", ".mpo": "JPEG", ".tif": "TIFF"}
 _BY_SUFFIX |= {f".{name}": kind for name, kind in _FORMATS.items()}
 _ORIENTATION = 0x112
 _LONGEST = {"JPEG": 65500, "WEBP": 16383}
+_OPENERS = {"PNG": PngImageFile, "JPEG": JpegImageFile, "WEBP": WebPImageFile}
 _READERS: dict[str, Callable[[Path], Raw]] = {
     "PNG": read_png,
     "JPEG": lambda path: read_pillow(path, JpegImageFile),
@@ -62,14 +66,8 @@ def read_photo(path: str | Path) -> Photo:
     """
     path = Path(path)
     kind = kind_of_file(path)
-    try:
+    with _damage_named(path, kind):
         pixels, icc, exif = _READERS[kind](path)
-    except ArgumentError:
-        raise
-    except DAMAGE as error:
-        raise ArgumentError(
-            f"{path} is a damaged or incomplete {kind} file ({error}); use another copy"
-        ) from error
     bits = 8 if pixels.dtype == np.uint8 else 16
     colours = 1 if pixels.shape[2] < 3 else 3
     alpha = pixels[..., -1].copy() if pixels.shape[2] > colours else None
@@ -81,6 +79,27 @@ def read_photo(path: str | Path) -> Photo:
     planes = np.ascontiguousarray(pixels[..., :colours].transpose(2, 0, 1), np.float32)
     x = torch.from_numpy(planes)[None].mul_(2 / top).sub_(1)
     return Photo(x, alpha, bits, icc or None, exif or None, kind, path)
+
+
+def photo_size(path: str | Path) -> tuple[int, int]:
+    """Width and height of an image file, from its header: no pixel is decoded."""
+    path = Path(path)
+    kind = kind_of_file(path)
+    with _damage_named(path, kind):
+        return tiff_size(path) if kind == "TIFF" else pillow_size(path, _OPENERS[kind])
+
+
+@contextmanager
+def _damage_named(path: Path, kind: str) -> Iterator[None]:
+    """Errors of damaged files become one sentence."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except DAMAGE as error:
+        raise ArgumentError(
+            f"{path} is a damaged or incomplete {kind} file ({error}); use another copy"
+        ) from error
 
 
 def write_photo(path: str | Path, x: Tensor, like: Photo, *, format: str | None = None) -> None:
@@ -128,12 +147,26 @@ def upright(picture: Image.Image, like: Photo | None) -> Image.Image:
     """``picture`` rotated as the EXIF orientation of ``like`` says, with its colour profile."""
     if like is None:
         return picture
-    exif = picture.getexif()
-    exif[_ORIENTATION] = tags(like.exif).get(_ORIENTATION, 1)
-    found = ImageOps.exif_transpose(picture)
+    found = _turned(picture, _orientation(like))
     if like.icc and found.mode == "RGB" and like.x.shape[1] == 3:
         found.info["icc_profile"] = like.icc
     return found
+
+
+def as_stored(picture: Image.Image, like: Photo) -> Image.Image:
+    """The inverse of the rotation by :func:`upright`."""
+    orientation = _orientation(like)
+    return _turned(picture, {6: 8, 8: 6}.get(orientation, orientation))  # others: own inverse
+
+
+def _orientation(photo: Photo) -> int:
+    found = tags(photo.exif).get(_ORIENTATION)
+    return found if found in range(1, 9) else 1
+
+
+def _turned(picture: Image.Image, orientation: int) -> Image.Image:
+    picture.getexif()[_ORIENTATION] = orientation
+    return ImageOps.exif_transpose(picture)
 
 
 def _quantized(x: Tensor, bits: int) -> Array:

@@ -14,6 +14,15 @@ from pnpcm.errors import ArgumentError
 from pnpcm.io.photos.base import EXIF, Array, Raw, check_size, exif_of_tiff, read_pillow, tags
 
 
+def tiff_size(path: Path) -> tuple[int, int]:
+    """Width and height of the first page."""
+    import tifffile
+
+    with tifffile.TiffFile(path) as file:
+        page = file.pages[0].aspage()
+        return page.imagewidth, page.imagelength
+
+
 def read_tiff(path: Path) -> Raw:
     import tifffile
 
