@@ -134,9 +134,7 @@ async def load(address: str, requests: int, method: str) -> list[Answer]:
 def fairness(answers: list[Answer]) -> int:
     """Number of requests that were overtaken by one that came at least 0.1 s later."""
     done = sorted((a for a in answers if a.status == "done"), key=lambda a: a.ended)
-    late = [
-        a for i, a in enumerate(done) if any(b.asked > a.asked + 0.1 for b in done[:i])
-    ]
+    late = [a for i, a in enumerate(done) if any(b.asked > a.asked + 0.1 for b in done[:i])]
     return len(late)
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -33,3 +38,29 @@ def photo(uploads: Path) -> Path:
     values = np.stack([8 * columns, 12 * rows, 128 + 0 * rows], -1) + rng.normal(0, 4, (16, 24, 3))
     Image.fromarray(values.clip(0, 255).astype(np.uint8)).save(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an app with a queue of 2, for images of at most 128² pixels.
+
+    It runs in its own process; Ctrl-C ends it, after which its temporary files are gone.
+    """
+    pytest.importorskip("gradio", reason="the page needs Gradio: pip install pnpcm[app]")
+    folder = tmp_path_factory.mktemp("temporary")
+    words = ["app", "--port", "0", "--queue", "2", "--max-pixels", str(128 * 128)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pnpcm", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"},
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        try:
+            yield process.stdout.readline().split()[0]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+    assert process.returncode == 0
+    assert list(folder.iterdir()) == []

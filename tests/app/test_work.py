@@ -141,6 +141,17 @@ def test_stop_ends_a_run_before_its_next_step_and_leaves_no_file(work: Work, pho
     assert work.restore("s", FAST, Upload(photo))  # the stop does not concern the next run
 
 
+def test_when_the_app_ends_a_run_stops_and_none_starts(work: Work, photo: Path) -> None:
+    def tell(text: str, share: float) -> None:
+        if text == "step 1 of 4":
+            work.close()
+
+    for _ in range(2):
+        with pytest.raises(Stopped):
+            work.restore("s", Form(task="superres", factor=2, steps=4), Upload(photo), tell)
+    assert list((work.root / "work").iterdir()) == []
+
+
 def test_files_of_a_session_go_with_its_next_run_its_end_and_its_errors(
     work: Work, photo: Path
 ) -> None:
@@ -265,15 +276,17 @@ def test_the_size_of_the_result_counts(work: Work, photo: Path) -> None:
 
 def test_masks_and_kernels_are_limited_too(work: Work, photo: Path, uploads: Path) -> None:
     mask = _png(uploads / "m.png", (100, 64))
-    with pytest.raises(ArgumentError, match="mask.png has 100×64 pixels"):
+    with pytest.raises(ArgumentError, match=r"mask\.png has 100×64 pixels"):
         work.restore("s", Form(task="inpaint", method="tv"), Upload(photo, mask))
     kernel = uploads / "k.npy"
     np.save(kernel, np.ones((3, 3, 3)))
     with pytest.raises(ArgumentError, match=r"^kernel kernel.npy has shape \(3, 3, 3\)"):
         work.restore("s", Form(task="deblur", blur="kernel"), Upload(photo, None, kernel))
-    head = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99999, 99999)}"
+    head = (
+        b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (99999, 99999)}"
+    )
     kernel.write_bytes(head.ljust(127) + b"\n")  # 80 GB by its header
-    with pytest.raises(ArgumentError, match="not a readable .npy file"):
+    with pytest.raises(ArgumentError, match=r"not a readable \.npy file"):
         work.restore("s", Form(task="deblur", blur="kernel"), Upload(photo, None, kernel))
 
 
@@ -295,7 +308,7 @@ def test_a_measurement_that_names_a_file_or_is_huge_is_refused(
             work.restore("s", Form(), Upload(path))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("y.npy", bytes(900_000))
-    with pytest.raises(ArgumentError, match="y.npz contains 0.9 MB; the limit is 0.8 MB"):
+    with pytest.raises(ArgumentError, match=r"y\.npz contains 0\.9 MB; the limit is 0\.8 MB"):
         work.restore("s", Form(), Upload(path))
 
 

@@ -55,6 +55,20 @@ def verdict_card(verdict: Verdict) -> str:
     return card(verdict.level, verdict.title, verdict.sentences)
 
 
+def facts(text: str) -> str:
+    """A line of small print."""
+    return f'<p class="facts">{html.escape(text)}</p>'
+
+
+def limits_text(work: Work) -> str:
+    """The formats and limits of an image."""
+    limits = work.limits
+    return (
+        f"PNG, JPEG, TIFF, WebP or a measurement file; at most {limits.max_bytes / MEGA:.3g} MB, "
+        f"image and result at most {limits.max_pixels / MEGA:.3g} megapixels."
+    )
+
+
 def sentence_of(error: Exception) -> str:
     """One sentence for the page; the traceback of an unexpected error goes to the terminal."""
     if isinstance(error, PnPCMError):
@@ -97,7 +111,7 @@ class Slot:
         stages = ", ".join(f"{k} {v:.1f} s" for k, v in view.seconds.items() if v >= 0.05)
         heading = (
             f'<p class="part">{html.escape(view.method)}, {view.record["nfe"]} network '
-            f'evaluations, {total:.1f} s</p><p class="facts">{html.escape(stages)}</p>'
+            f"evaluations, {total:.1f} s</p>" + facts(stages)
         )
         masks = [str(path) for path in view.files if path.name == "mask.png"]
         note = "One sample has no spread. Set samples to 2 or more under Advanced."
@@ -111,7 +125,7 @@ class Slot:
             gr.update(value=masks[0] if masks else None, visible=bool(masks)),
             view.iterates,
             gr.update(value=view.spread and view.spread[0], visible=view.spread is not None),
-            f'<p class="facts">{html.escape(view.spread[1] if view.spread else note)}</p>',
+            facts(view.spread[1] if view.spread else note),
             view.report,
             view.command,
             view.code,
@@ -128,22 +142,27 @@ def slot(number: int) -> Slot:
         )
         verdict = gr.HTML(elem_classes="verdict")
         with gr.Row():
-            result = gr.DownloadButton("Download result", variant="primary", min_width=120)
-            record = gr.DownloadButton("Download record", min_width=120)
-            mask = gr.DownloadButton("Download mask", min_width=120, visible=False)
+            result = gr.DownloadButton("Save result", variant="primary", min_width=90)
+            record = gr.DownloadButton("Save record", min_width=90)
+            mask = gr.DownloadButton("Save mask", min_width=90, visible=False)
         with gr.Tabs():
             with gr.Tab("Steps"):
                 iterates = gr.Gallery(
-                    label="Image after each step", columns=4, object_fit="contain", format="png"
+                    show_label=False,
+                    columns=4,
+                    object_fit="contain",
+                    height="auto",
+                    format="png",
+                    buttons=[],
+                    elem_classes="pictures steps",
                 )
             with gr.Tab("Spread"):
                 spread_note = gr.HTML()
                 spread = gr.Image(label="Spread", interactive=False, format="png")
             with gr.Tab("Details"):
                 report = gr.Textbox(label="Report", lines=8, interactive=False)
-            with gr.Tab("Command line"):
+            with gr.Tab("Code"):
                 command = gr.Code(language="shell", label="The same on the command line")
-            with gr.Tab("Python"):
                 code = gr.Code(language="python", label="The same in Python")
     return Slot(
         column,
@@ -191,7 +210,7 @@ class Controls:
         return form, Upload(Path(image), *files, painted=layers)
 
 
-def image_controls() -> tuple[Any, ...]:
+def image_controls(work: Work) -> tuple[Any, ...]:
     """The field for the image, its description and its picture."""
     image = gr.File(
         label="Image",
@@ -200,9 +219,14 @@ def image_controls() -> tuple[Any, ...]:
         height=130,
         elem_id="image",
     )
-    about = gr.HTML(elem_classes="facts", elem_id="about")
+    about = gr.HTML(facts(limits_text(work)), elem_id="about")
     picture = gr.Image(
-        show_label=False, interactive=False, visible=False, height=260, elem_id="picture"
+        show_label=False,
+        interactive=False,
+        visible=False,
+        height=240,
+        buttons=["fullscreen"],
+        elem_id="picture",
     )
     return image, about, picture
 
@@ -213,7 +237,7 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
     groups: dict[str, Any] = {}
     labels = [(label, name) for name, label in TASK_LABELS.items()]
     fields["task"] = gr.Dropdown(labels, value=USUAL.task, label="What to do", elem_id="task")
-    with gr.Group(visible=False) as groups["inpaint"]:
+    with gr.Column(visible=False) as groups["inpaint"]:
         editor = gr.ImageEditor(
             label="Paint over the areas to be filled",
             type="pil",
@@ -230,9 +254,9 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
             height=90,
             elem_id="mask",
         )
-    with gr.Group(visible=False) as groups["superres"]:
+    with gr.Column(visible=False) as groups["superres"]:
         fields["factor"] = gr.Slider(2, MAX_FACTOR, USUAL.factor, step=1, label="Factor")
-    with gr.Group(visible=False) as groups["deblur"]:
+    with gr.Column(visible=False) as groups["deblur"]:
         blurs = [(label, name) for name, label in BLUR_LABELS.items()]
         fields["blur"] = gr.Radio(blurs, value=USUAL.blur, label="Blur")
         with gr.Row(visible=True) as groups["gaussian"]:
@@ -248,7 +272,7 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
     with gr.Row(visible=False) as groups["motion"]:
         fields["length"] = gr.Slider(1, MAX_KERNEL, USUAL.length, step=0.5, label="Length, pixels")
         fields["angle"] = gr.Slider(-180, 180, USUAL.angle, step=1, label="Direction, degrees")
-    with gr.Group(visible=False) as groups["jpeg"]:
+    with gr.Column(visible=False) as groups["jpeg"]:
         fields["quality"] = gr.Slider(
             0, 100, USUAL.quality, step=1, label="Quality", info="0: read from the .jpg file."
         )
@@ -332,7 +356,9 @@ def visible_groups(task: str, blur: str) -> dict[str, bool]:
 def page(work: Work, examples: Sequence[Example]) -> gr.Blocks:
     """The page that ``work`` serves."""
     hour = 3600
-    with gr.Blocks(title="pnpcm", analytics_enabled=False, delete_cache=(hour // 6, hour)) as blocks:
+    with gr.Blocks(
+        title="pnpcm", analytics_enabled=False, delete_cache=(hour // 6, hour)
+    ) as blocks:
         gr.HTML(
             "<h1>pnpcm</h1><p>Restore photographs in a few network evaluations. "
             "Images stay on the machine that runs this page.</p>",
@@ -340,26 +366,29 @@ def page(work: Work, examples: Sequence[Example]) -> gr.Blocks:
         )
         with gr.Row():
             with gr.Column(scale=2, min_width=320):
-                image, about, picture = image_controls()
+                image, about, picture = image_controls(work)
                 fields, groups, editor, mask, kernel = task_controls()
                 fields |= method_controls()
                 with gr.Row():
-                    run = gr.Button("Restore", variant="primary", elem_id="run")
-                    stop = gr.Button("Stop", elem_id="stop")
+                    run = gr.Button("Restore", variant="primary", min_width=100, elem_id="run")
+                    stop = gr.Button("Stop", min_width=100, elem_id="stop")
             with gr.Column(scale=3, min_width=320):
                 status = gr.HTML(card("plain", IDLE), elem_classes="status", elem_id="status")
                 with gr.Row():
                     slots = [slot(1), slot(2)]
+                gr.HTML('<p class="part">Examples: click one, then press Restore</p>')
+                chooser = gr.Gallery(
+                    [(str(one.image), one.label) for one in examples],
+                    show_label=False,
+                    columns=len(examples),
+                    allow_preview=False,
+                    object_fit="cover",
+                    height="auto",
+                    buttons=[],
+                    elem_id="examples",
+                    elem_classes="pictures",
+                )
         controls = Controls(image, about, picture, editor, mask, kernel, fields, groups)
-        chooser = gr.Gallery(
-            [(str(one.image), one.label) for one in examples],
-            label="Examples: click one",
-            columns=len(examples),
-            allow_preview=False,
-            object_fit="cover",
-            height="auto",
-            elem_id="examples",
-        )
         _connect_controls(work, controls)
         _connect_examples(controls, chooser, examples)
         _connect_run(work, controls, run, stop, status, slots)
@@ -380,7 +409,7 @@ def _connect_controls(work: Work, controls: Controls) -> None:
     def look(image: str | None, task: str) -> list[Any]:
         nothing = [gr.update(value=None, visible=False), gr.update(value=None)]
         if image is None:
-            return ["", *nothing]
+            return [facts(limits_text(work)), *nothing]
         try:
             picture, text = work.preview(Path(image))
         except Exception as error:
@@ -388,7 +417,7 @@ def _connect_controls(work: Work, controls: Controls) -> None:
         paints = task == "inpaint" and not image.endswith(SUFFIX)
         background = {"background": picture, "layers": [], "composite": None}
         return [
-            f'<p class="facts">{html.escape(text)}</p>',
+            facts(text),
             gr.update(value=picture, visible=picture is not None and not paints),
             gr.update(value=background if paints else None),
         ]
@@ -462,7 +491,9 @@ def _connect_run(
         show_progress_on=status,
         api_name="restore",
     )
-    stop.click(halt, None, status, cancels=[started], queue=False, show_progress="hidden")
+    stop.click(
+        halt, None, status, cancels=[started], queue=False, show_progress="hidden", api_name="stop"
+    )
 
 
 def _leaving(work: Work) -> Callable[[gr.Request], None]:
@@ -489,11 +520,3 @@ def _take_only_uploads(component: Any, root: Path) -> None:
         return await move(path)
 
     component.async_move_resource_to_block_cache = checked
-
-
-def limits_text(work: Work) -> str:
-    limits = work.limits
-    return (
-        f"Images of at most {limits.max_pixels / MEGA:.3g} megapixels and "
-        f"{limits.max_bytes / MEGA:.3g} MB; the result counts too."
-    )

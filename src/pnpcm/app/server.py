@@ -53,12 +53,18 @@ ROOM = MEGA
 def serve(host: str, port: int, limits: Limits, say: Callable[[str], None]) -> None:
     """Serve the page until Ctrl-C; ``say`` is given its address. Temporary files are deleted."""
     with listening(host, port) as listener, private_folder() as root:
-        app = application(root, limits)
+        work = Work(root, limits)
+        app = application(work)
         import uvicorn
+
+        class Server(uvicorn.Server):  # type: ignore[misc]
+            def handle_exit(self, *signal: Any) -> None:
+                work.close()  # the process would wait for its end
+                super().handle_exit(*signal)
 
         say(address(listener))
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
-        uvicorn.Server(config).run(sockets=[listener])
+        Server(config).run(sockets=[listener])
 
 
 @contextmanager
@@ -95,8 +101,9 @@ def private_folder() -> Iterator[Path]:
         remove(root)
 
 
-def application(root: Path, limits: Limits) -> Any:
-    """The web application whose files are all below ``root``."""
+def application(work: Work) -> Any:
+    """The web application; all its files are below ``work.root``."""
+    limits, root = work.limits, work.root
     os.environ.update(ENVIRONMENT | {"GRADIO_TEMP_DIR": str(root / "uploads")})
     try:
         import gradio
@@ -105,11 +112,14 @@ def application(root: Path, limits: Limits) -> Any:
         from pnpcm.app.page import page
     except ImportError as error:
         raise MissingExtraError("the app needs Gradio; pip install pnpcm[app]") from error
-    blocks = page(Work(root, limits), make_examples(root / "examples"))
+    blocks = page(work, make_examples(root / "examples"))
     blocks.queue(max_size=limits.queue)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, limits=limits)
     theme = gradio.themes.Default(primary_hue="teal", font=FONTS, font_mono=MONO)
+    theme = theme.set(
+        block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
+    )
     return gradio.mount_gradio_app(
         app,
         blocks,

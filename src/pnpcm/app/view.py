@@ -85,7 +85,7 @@ class Iterates:
         found = []
         for k, sigma, picture in [*kept[: MAX_THUMBS - 1], *last]:
             part = upright(picture.crop(self._box(picture, window)), photo)
-            found.append((part, f"step {k}, σ = {sigma:.2g}"))
+            found.append((part, f"step {k}, σ = {sigma:.2g}" if sigma > 0 else f"step {k}"))
         return found
 
     def _box(self, picture: Picture, window: Window | None) -> tuple[int, int, int, int]:

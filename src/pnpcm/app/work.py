@@ -83,6 +83,7 @@ class Work:
         self._priors: dict[str, Priors] = {}
         self._stops: dict[str, Event] = {}
         self._folders: dict[str, Path] = {}
+        self._closed = False
 
     # one session of a browser --------------------------------------------------------------------
     def restore(
@@ -92,6 +93,8 @@ class Work:
         with self._busy:
             self.forget(session)
             stop = self._stops[session] = Event()
+            if self._closed:
+                raise Stopped("stopped: the app ends")
             folder = self._folders[session] = self._new_folder()
             try:
                 with _plain_errors(folder, upload.image):
@@ -108,6 +111,12 @@ class Work:
         if event is not None:
             event.set()
         return event is not None
+
+    def close(self) -> None:
+        """Stop the restoration that is running; those that wait do not start."""
+        self._closed = True
+        for event in list(self._stops.values()):
+            event.set()
 
     def forget(self, session: str) -> None:
         """Delete the files of a session."""

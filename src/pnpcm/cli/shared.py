@@ -17,7 +17,6 @@ from pnpcm.errors import ArgumentError
 from pnpcm.names import TASK_NAMES
 
 if TYPE_CHECKING:
-
     from pnpcm.problems import Task
     from pnpcm.recon import Options
 
