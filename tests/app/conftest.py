@@ -44,7 +44,7 @@ def photo(uploads: Path) -> Path:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an app with a queue of 2, for images of at most 128² pixels.
 
-    It runs in its own process; Ctrl-C ends it, after which its temporary files are gone.
+    It runs in its own process; SIGTERM ends it, after which its temporary files are gone.
     """
     pytest.importorskip("gradio", reason="the page needs Gradio: pip install pnpcm[app]")
     folder = tmp_path_factory.mktemp("temporary")
@@ -60,7 +60,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         try:
             yield process.stdout.readline().split()[0]
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGTERM)
             process.wait(60)
     assert process.returncode == 0
     assert list(folder.iterdir()) == []

@@ -109,18 +109,19 @@ def test_an_upload_is_restored_shown_and_saved(user: User) -> None:
 
 def test_the_brush_marks_what_is_filled(user: User) -> None:
     user.upload(png((30, 90, 160), (64, 64)))
-    user.choose("What to do", "Fill marked areas")
+    user.about("64×64 pixels")
+    with user.page.expect_response(lambda response: response.url.endswith("image.png")):
+        user.choose("What to do", "Fill marked areas")
     user.choose("Method", "tv")
     canvas = user.page.locator("#editor canvas").first
     canvas.wait_for()
-    user.page.wait_for_timeout(1500)  # the canvas is laid out for the image
+    user.page.wait_for_timeout(2000)  # the canvas is laid out for the image
     box = canvas.bounding_box()
     middle, height = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     user.page.mouse.move(middle - 40, height)
     user.page.mouse.down()
     user.page.mouse.move(middle + 40, height, steps=8)
     user.page.mouse.up()
-    user.page.wait_for_timeout(1000)  # the editor sends its layers
     user.page.click("#run")
     user.status("Done.")
     with Image.open(io.BytesIO(user.save("Save mask"))) as mask:

@@ -79,11 +79,11 @@ CASES: dict[str, Mapping[str, Any]] = {
 def test_command_and_code_compute_the_pixels_of_the_page(
     case: str, work: Work, photo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer = Image.new("RGBA", (24, 16))
-    ImageDraw.Draw(layer).rectangle((5, 5, 9, 8), fill=(255, 0, 0, 90))
+    marks = Image.new("L", (24, 16))
+    ImageDraw.Draw(marks).rectangle((5, 5, 9, 8), fill=255)
     kernel = photo.with_name("k.npy")
     np.save(kernel, np.array([[0.2, 0.5, 0.3]]))
-    (view,) = work.restore("s", Form.of(CASES[case]), Upload(photo, None, kernel, [layer]))
+    (view,) = work.restore("s", Form.of(CASES[case]), Upload(photo, None, kernel, marks))
     with Image.open(view.files[0]) as picture:
         expected = np.asarray(picture)
     folder = tmp_path / "shell"

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw
 
 from pnpcm.app import work as module
 from pnpcm.app.form import Form
-from pnpcm.app.work import Limits, Stopped, Upload, Work, painted_mask
+from pnpcm.app.work import Limits, Stopped, Upload, Work, merged, painted_mask
 from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import read_photo, upright
 from pnpcm.problems import Deblur, NonlinearDeblur, SuperRes
@@ -98,7 +98,9 @@ def test_what_is_painted_on_the_upright_picture_is_marked_in_the_stored_one(
     picture = upright(Image.fromarray(stored), photo)
     layer = Image.new("RGBA", picture.size)
     layer.putalpha(picture.point(lambda value: value // 2))
-    assert np.array_equal(np.asarray(painted_mask([layer], photo)), stored)
+    marks = merged([layer])
+    assert marks is not None
+    assert np.array_equal(np.asarray(painted_mask(marks, photo)), stored)
 
 
 def test_layers_are_joined_and_enlarged_to_the_photo(photo: Path) -> None:
@@ -107,16 +109,20 @@ def test_layers_are_joined_and_enlarged_to_the_photo(photo: Path) -> None:
     layers[1].putpixel((11, 7), (9, 9, 9, 255))
     expected = np.zeros((16, 24), np.uint8)
     expected[:2, :2] = expected[-2:, -2:] = 255
-    assert np.array_equal(np.asarray(painted_mask(layers, read_photo(photo))), expected)
+    marks = merged(layers)
+    assert marks is not None
+    assert np.array_equal(np.asarray(painted_mask(marks, read_photo(photo))), expected)
+    assert merged([Image.new("RGBA", (4, 4), (255, 0, 0, 0))]) is None
+    assert merged([]) is None
 
 
 def test_a_mask_file_is_used_instead_of_the_brush(work: Work, photo: Path) -> None:
     mask = Image.new("L", (24, 16))
     ImageDraw.Draw(mask).rectangle((3, 3, 6, 6), fill=255)
     mask.save(photo.with_name("m.png"))
-    layer = Image.new("RGBA", (24, 16), (255, 0, 0, 255))  # everything: refused if it were used
+    marks = Image.new("L", (24, 16), 255)  # everything: refused if it were used
     form = Form(task="inpaint", method="tv")
-    (view,) = work.restore("s", form, Upload(photo, photo.with_name("m.png"), None, [layer]))
+    (view,) = work.restore("s", form, Upload(photo, photo.with_name("m.png"), None, marks))
     with Image.open(view.files[-1]) as used:
         assert np.array_equal(np.asarray(used), np.asarray(mask))
     outside = np.asarray(mask) == 0

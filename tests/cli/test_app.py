@@ -1,12 +1,17 @@
 """``pnpcm app``: help without torch, one sentence for what cannot start."""
 
+import inspect
+import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from pnpcm.cli import main
+from pnpcm.app.view import MAX_THUMBS, SHOWN_SIDE
+from pnpcm.app.work import Limits
+from pnpcm.cli import app_command, main
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -29,6 +34,19 @@ def test_help_loads_neither_torch_nor_gradio() -> None:
     for option in ("--host", "--port", "--max-pixels", "--queue"):
         assert option in done.stdout
     assert "127.0.0.1" in done.stdout
+
+
+def test_the_page_of_the_docs_names_the_options_and_their_defaults() -> None:
+    text = (Path(__file__).parents[2] / "docs/app.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `--([\w-]+)` \| `?([\w.]+)`? \|", text, re.MULTILINE))
+    options = inspect.signature(app_command).parameters.values()
+    assert rows == {p.name.replace("_", "-"): str(p.default) for p in options}
+    usual = Limits()
+    assert (rows["max-pixels"], rows["queue"]) == (str(usual.max_pixels), str(usual.queue))
+    assert f"at most {usual.max_bytes // 10**6} MB" in text
+    assert f"sides above {SHOWN_SIDE} pixels" in text
+    assert f"at most {MAX_THUMBS} pictures" in text
+    assert "\npnpcm app\n" in text  # tests/app/conftest.py runs it
 
 
 def test_a_port_in_use_and_bad_numbers_are_one_sentence(

@@ -102,7 +102,7 @@ class Form:
         for field in fields(cls):
             if field.name not in values:
                 continue
-            value, kind = values[field.name], type(field.default)
+            value, kind = values[field.name], type(getattr(cls, field.name))
             if value is None:
                 raise ArgumentError(f"{field.name} is empty; give a value")
             if kind in (int, float) and not _is_number(value, kind):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from PIL import Image
 
 from pnpcm.app.examples import Example
 from pnpcm.app.form import (
@@ -24,8 +26,8 @@ from pnpcm.app.form import (
     Form,
     prior_names,
 )
-from pnpcm.app.view import Verdict, View
-from pnpcm.app.work import MEGA, Stopped, Upload, Work
+from pnpcm.app.view import Verdict, View, reduced
+from pnpcm.app.work import MEGA, Stopped, Upload, Work, merged
 from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.photos import SUFFIXES
 from pnpcm.problems.linear import BOUNDARIES
@@ -33,6 +35,8 @@ from pnpcm.problems.measurement import SUFFIX
 from pnpcm.recon.photo import DEFAULT_PRIOR
 
 USUAL = Form()
+PAINT_SIDE = 1024
+"""Largest side of the picture in the editor, which sends it back many times."""
 IDLE = "Drop an image, choose what to do, and press Restore."
 NOISE_LABELS = [
     ("Automatic", "automatic"),
@@ -190,6 +194,7 @@ class Controls:
     about: gr.HTML
     picture: gr.Image
     editor: gr.ImageEditor
+    painted: gr.State
     mask: gr.File
     kernel: gr.File
     fields: dict[str, Any]
@@ -197,7 +202,7 @@ class Controls:
 
     @property
     def inputs(self) -> list[Any]:
-        return [self.image, self.editor, self.mask, self.kernel, *self.fields.values()]
+        return [self.image, self.painted, self.mask, self.kernel, *self.fields.values()]
 
     def read(self, values: Sequence[Any]) -> tuple[Form, Upload]:
         """The form and the uploads of the values of :attr:`inputs`."""
@@ -205,9 +210,10 @@ class Controls:
         if image is None:
             raise ArgumentError("there is no image; drop one into the field at the top")
         form = Form.of(dict(zip(self.fields, rest, strict=True)))
-        layers = (painted or {}).get("layers") or []
-        files = (None if path is None else Path(path) for path in (mask, kernel))
-        return form, Upload(Path(image), *files, painted=layers)
+        marks = None if painted is None else Image.open(io.BytesIO(painted))
+        files = {"mask": mask, "kernel": kernel}
+        given = {name: Path(path) for name, path in files.items() if path is not None}
+        return form, Upload(Path(image), **given, painted=marks)
 
 
 def image_controls(work: Work) -> tuple[Any, ...]:
@@ -245,6 +251,7 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
             transforms=(),
             layers=False,
             brush=gr.Brush(colors=["#ff2d55"], color_mode="fixed"),
+            format="png",
             height=420,
             elem_id="editor",
         )
@@ -388,7 +395,8 @@ def page(work: Work, examples: Sequence[Example]) -> gr.Blocks:
                     elem_id="examples",
                     elem_classes="pictures",
                 )
-        controls = Controls(image, about, picture, editor, mask, kernel, fields, groups)
+        painted = gr.State()
+        controls = Controls(image, about, picture, editor, painted, mask, kernel, fields, groups)
         _connect_controls(work, controls)
         _connect_examples(controls, chooser, examples)
         _connect_run(work, controls, run, stop, status, slots)
@@ -415,11 +423,12 @@ def _connect_controls(work: Work, controls: Controls) -> None:
         except Exception as error:
             return [card("bad", sentence_of(error)), *nothing]
         paints = task == "inpaint" and not image.endswith(SUFFIX)
-        background = {"background": picture, "layers": [], "composite": None}
+        small = None if picture is None else reduced(picture, PAINT_SIDE)
+        value = {"background": small, "layers": [], "composite": None} if paints else None
         return [
             facts(text),
             gr.update(value=picture, visible=picture is not None and not paints),
-            gr.update(value=background if paints else None),
+            gr.update(value=value),
         ]
 
     choice = [*controls.groups.values(), controls.kernel]
@@ -478,11 +487,21 @@ def _connect_run(
         updates = [u for slot, view in zip(slots, shown, strict=True) for u in slot.show(view)]
         return [card("good", "Done."), *updates]
 
+    def keep(editor: Any) -> bytes | None:
+        marks = merged((editor or {}).get("layers") or [])
+        if marks is None:
+            return None
+        content = io.BytesIO()
+        marks.save(content, "PNG")
+        return content.getvalue()
+
     def halt(request: gr.Request) -> str:
         work.stop(str(request.session_hash))
         return card("plain", "Stopped.")
 
-    started = run.click(
+    # the editor sends its layers with every message of an event that it is an input of
+    kept = run.click(keep, controls.editor, controls.painted, show_progress="hidden")
+    started = kept.success(
         restore,
         controls.inputs,
         [status, *(c for slot in slots for c in slot.components)],
@@ -492,7 +511,13 @@ def _connect_run(
         api_name="restore",
     )
     stop.click(
-        halt, None, status, cancels=[started], queue=False, show_progress="hidden", api_name="stop"
+        halt,
+        None,
+        status,
+        cancels=[kept, started],
+        queue=False,
+        show_progress="hidden",
+        api_name="stop",
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -51,20 +52,26 @@ ROOM = MEGA
 
 # start and end -----------------------------------------------------------------------------------
 def serve(host: str, port: int, limits: Limits, say: Callable[[str], None]) -> None:
-    """Serve the page until Ctrl-C; ``say`` is given its address. Temporary files are deleted."""
+    """Serve the page until Ctrl-C or SIGTERM, then delete all temporary files.
+
+    ``say`` is given the address of the page.
+    """
     with listening(host, port) as listener, private_folder() as root:
         work = Work(root, limits)
         app = application(work)
         import uvicorn
 
         class Server(uvicorn.Server):  # type: ignore[misc]
-            def handle_exit(self, *signal: Any) -> None:
+            def handle_exit(self, *which: Any) -> None:
                 work.close()  # the process would wait for its end
-                super().handle_exit(*signal)
+                super().handle_exit(*which)
 
         say(address(listener))
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
-        Server(config).run(sockets=[listener])
+        # uvicorn raises the signal that has ended it again; SIGTERM would skip the clean-up
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        with suppress(KeyboardInterrupt):
+            Server(config).run(sockets=[listener])
 
 
 @contextmanager
@@ -155,7 +162,11 @@ class Guard:
         if not given.isdigit() or int(given) > self.limits.max_bytes + ROOM:
             await _answer(send, 413, self._too_large())
             return
-        await self.app(scope, self._counted(receive), Rewriter(send, self._sentences()).send)
+        try:
+            await self.app(scope, self._counted(receive), Rewriter(send, self._sentences()).send)
+        except Exception as error:
+            if type(error).__name__ != "ClientDisconnect":  # a closed tab, or a body too long
+                raise
 
     def _counted(self, receive: Receive) -> Receive:
         """``receive`` that ends a request whose body is longer than allowed."""

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from secrets import token_hex
 from threading import Event, Lock
@@ -62,12 +63,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Upload:
-    """Uploaded files; ``painted``: layers of the brush over the picture of :meth:`Work.preview`."""
+    """Uploaded files; ``painted``: what is painted on the upright picture, see :func:`merged`."""
 
     image: Path
     mask: Path | None = None
     kernel: Path | None = None
-    painted: Sequence[Picture] = ()
+    painted: Picture | None = None
 
 
 class Work:
@@ -196,7 +197,7 @@ class Work:
         if form.task == "inpaint" and upload.mask is not None:
             mask = self._taken(upload.mask, folder / MASK_NAME)
             self._check_size(mask)
-        elif form.task == "inpaint" and any(layer.getbbox() for layer in upload.painted):
+        elif form.task == "inpaint" and upload.painted is not None:
             mask = folder / MASK_NAME
             save_picture(mask, painted_mask(upload.painted, read_photo(image)))
         if form.task == "deblur" and form.blur == "kernel" and upload.kernel is not None:
@@ -320,18 +321,18 @@ def _watch(stop: Event, tell: Tell, run: int, runs: int) -> Callable[[str, float
     return watch
 
 
-def painted_mask(layers: Sequence[Picture], photo: Photo) -> Picture:
-    """The mask of a photo, white where a layer of the brush is not transparent.
+def merged(layers: Sequence[Picture]) -> Picture | None:
+    """White where a layer of the brush is not transparent; None if nothing is painted."""
+    alphas = [layer.convert("RGBA").getchannel("A") for layer in layers]
+    marks = [alpha.point(lambda value: 255 * (value > 0)) for alpha in alphas]
+    found = reduce(ImageChops.lighter, marks) if marks else None
+    return found if found is not None and found.getbbox() else None
 
-    The layers have the orientation of the shown picture and any size.
-    """
+
+def painted_mask(painted: Picture, photo: Photo) -> Picture:
+    """The mask of a photo of what is painted on its upright picture, which has any size."""
     height, width = photo.x.shape[-2:]
-    found = Image.new("L", (width, height))
-    for layer in layers:
-        alpha = layer.convert("RGBA").getchannel("A").point(lambda value: 255 * (value > 0))
-        stored = as_stored(alpha, photo).resize((width, height), Image.Resampling.NEAREST)
-        found = ImageChops.lighter(found, stored)
-    return found
+    return as_stored(painted, photo).resize((width, height), Image.Resampling.NEAREST)
 
 
 def _suffix(path: Path) -> str:

@@ -161,7 +161,7 @@ def as_stored(picture: Image.Image, like: Photo) -> Image.Image:
 
 def _orientation(photo: Photo) -> int:
     found = tags(photo.exif).get(_ORIENTATION)
-    return found if found in range(1, 9) else 1
+    return found if isinstance(found, int) and found in range(1, 9) else 1
 
 
 def _turned(picture: Image.Image, orientation: int) -> Image.Image:
