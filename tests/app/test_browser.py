@@ -110,12 +110,11 @@ def test_an_upload_is_restored_shown_and_saved(user: User) -> None:
 def test_the_brush_marks_what_is_filled(user: User) -> None:
     user.upload(png((30, 90, 160), (64, 64)))
     user.about("64×64 pixels")
-    with user.page.expect_response(lambda response: response.url.endswith("image.png")):
-        user.choose("What to do", "Fill marked areas")
+    user.choose("What to do", "Fill marked areas")
     user.choose("Method", "tv")
     canvas = user.page.locator("#editor canvas").first
     canvas.wait_for()
-    user.page.wait_for_timeout(2000)  # the canvas is laid out for the image
+    user.page.wait_for_timeout(5000)  # the canvas is laid out for the image
     box = canvas.bounding_box()
     middle, height = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     user.page.mouse.move(middle - 40, height)

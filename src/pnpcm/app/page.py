@@ -424,11 +424,11 @@ def _connect_controls(work: Work, controls: Controls) -> None:
             return [card("bad", sentence_of(error)), *nothing]
         paints = task == "inpaint" and not image.endswith(SUFFIX)
         small = None if picture is None else reduced(picture, PAINT_SIDE)
-        value = {"background": small, "layers": [], "composite": None} if paints else None
+        canvas: Any = {"background": small, "layers": [], "composite": None}
         return [
             facts(text),
             gr.update(value=picture, visible=picture is not None and not paints),
-            gr.update(value=value),
+            gr.update(value=canvas if paints else None),
         ]
 
     choice = [*controls.groups.values(), controls.kernel]
