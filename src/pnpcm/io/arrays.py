@@ -19,6 +19,8 @@ from pnpcm.io.reading import Budget, reading
 
 Array = NDArray[Any]
 METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+NUMBER = 32
+"""Bytes of memory per number of an array: as read, and converted to complex numbers."""
 KINDS = "biufcUS"
 """Types of numbers and texts; pickled objects are never loaded."""
 

@@ -9,12 +9,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io.arrays import NUMBER, read_array
 from pnpcm.io.photos import SUFFIXES, Photo, read_photo
+from pnpcm.io.reading import Budget
 from pnpcm.names import Table
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
 from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
@@ -163,6 +166,17 @@ def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> An
         f"operator {name!r} cannot be built without arguments ({last}); "
         "give an instance, or a function that returns one"
     ) from last
+
+
+def read_kernel(path: Path) -> Tensor:
+    """The 2-D blur kernel of a ``.npy`` file."""
+    values = read_array(path, Budget(NUMBER), format="the .npy file of --kernel")
+    if values.ndim != 2 or values.dtype.kind not in "fiu":
+        raise ArgumentError(
+            f"--kernel {path} has shape {values.shape} and dtype {values.dtype}, expected a 2-D "
+            "array of real numbers"
+        )
+    return torch.from_numpy(values.astype(np.float64))
 
 
 def hole_mask(path: Path, max_pixels: int | None = None) -> tuple[Tensor, tuple[str, ...]]:

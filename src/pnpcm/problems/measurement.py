@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,11 +63,18 @@ def write_measurement(path: Path, measurement: Measurement) -> None:
     write_atomically(path, write)
 
 
-def read_measurement(path: Path, *, max_pixels: int | None = None, need: int = NEED) -> Measurement:
+def read_measurement(
+    path: Path,
+    *,
+    max_pixels: int | None = None,
+    need: int = NEED,
+    accept: Callable[[Measurement], None] = lambda measured: None,
+) -> Measurement:
     """Read a measurement file of ``pnpcm simulate``.
 
     Files of more than ``max_pixels`` numbers are refused; default: as many as the memory allows if
-    each pixel of the image needs ``need`` bytes.
+    each pixel of the image needs ``need`` bytes. ``accept`` raises an error for a measurement that
+    is not wanted; it is called before the operator of the task is built.
     """
     format, budget = "a measurement file of `pnpcm simulate`", Budget(need, max_pixels)
     with opened_npz(path, format, budget) as file:
@@ -83,9 +91,11 @@ def read_measurement(path: Path, *, max_pixels: int | None = None, need: int = N
         if y.ndim != 4 or not (y.is_floating_point() or y.is_complex()) or y.numel() == 0:
             raise ValueError(f"y is {y.dtype} of shape {tuple(y.shape)}, expected (1, C, H, W)")
         Budget(need * task.growth, max_pixels).check(path, y.shape)
+        measured = Measurement(y, task, sigma_y)
+        accept(measured)
         problem = task.problem(y)  # values that do not fit each other
         problem.operator.x_shape(problem.y)
-    return Measurement(y, task, sigma_y)
+    return measured
 
 
 def preview(measurement: Measurement) -> Tensor | None:

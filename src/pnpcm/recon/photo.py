@@ -256,6 +256,11 @@ class PhotoJob:
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
         """Restore one image or measurement file to ``target``; returns its record and a report."""
+        solved = self.solve(path)
+        return self.save(solved, target, request), solved.restoration.report()
+
+    def solve(self, path: Path, callback: Callable[[Step], None] | None = None) -> Solved:
+        """Read and restore one image or measurement file."""
         seconds: dict[str, float] = {}
         with timed(seconds, "read"):
             self.watch(f"{path.name}, reading", 0, 0)
@@ -270,21 +275,24 @@ class PhotoJob:
             options,
             self.priors,
             reference=reference,
+            callback=callback,
             watch=lambda done, total: self.watch(f"{path.name}, step", done, total),
         )
         done = replace(done, notes=(*notes, *done.notes), seconds=seconds | done.seconds)
         self.watch(f"{path.name}, writing", 0, 0)
-        before = None
-        if self.compare:
-            before = f"before: {task.baseline_name}", task.baseline(task.problem(y))
-        done.save(
+        return Solved(y, task, photo, done)
+
+    def save(self, solved: Solved, target: Path, request: Request) -> dict[str, Any]:
+        """Write the files of a result, then its record, which is returned."""
+        task = solved.task
+        solved.restoration.save(
             target,
-            like=photo,
+            like=solved.photo,
             format=self.format,
             record=request.to_dict() | {"task": task.name, "options": task.plain()},
-            before=before,
+            before=(f"before: {task.baseline_name}", solved.before()) if self.compare else None,
         )
-        return read_record(target.parent, target.stem) or {}, done.report()
+        return read_record(target.parent, target.stem) or {}
 
     def plan(self, path: Path) -> dict[str, Any]:
         """The plan for one file, as plain values."""
@@ -313,6 +321,20 @@ class PhotoJob:
 
     def _measurement(self, path: Path) -> Measurement:
         return read_measurement(path, max_pixels=self.max_pixels, need=NEED)
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A restored file: measurement, task, and the photo whose metadata the result keeps."""
+
+    y: Tensor
+    task: Task
+    photo: Photo | None
+    restoration: Restoration
+
+    def before(self) -> Tensor:
+        """The image before restoration ``(1, C, H, W)``, in the size of the result."""
+        return self.task.baseline(self.task.problem(self.y))
 
 
 @dataclass(frozen=True)

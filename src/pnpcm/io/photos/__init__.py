@@ -6,7 +6,7 @@ read by Pillow. Pixels are never rotated: the orientation stays in EXIF.
 """
 
 from pnpcm.io.photos.base import SUFFIXES, UNREADABLE, unreadable
-from pnpcm.io.photos.photo import Photo, read_photo, upright, write_photo
+from pnpcm.io.photos.photo import Photo, as_stored, read_photo, upright, write_photo
 
 __all__ = ["Photo", "read_photo", "write_photo", "SUFFIXES", "UNREADABLE"]
-__all__ += ["unreadable", "upright"]
+__all__ += ["as_stored", "unreadable", "upright"]

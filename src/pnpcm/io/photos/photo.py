@@ -114,12 +114,26 @@ def upright(picture: Image.Image, like: Photo | None) -> Image.Image:
     """``picture`` rotated as the EXIF orientation of ``like`` says, with its colour profile."""
     if like is None:
         return picture
-    exif = picture.getexif()
-    exif[_ORIENTATION] = tags(like.exif).get(_ORIENTATION, 1)
-    found = ImageOps.exif_transpose(picture)
+    found = _turned(picture, _orientation(like))
     if like.icc and found.mode == "RGB" and like.x.shape[1] == 3:
         found.info["icc_profile"] = like.icc
     return found
+
+
+def as_stored(picture: Image.Image, like: Photo) -> Image.Image:
+    """The inverse of the rotation by :func:`upright`."""
+    orientation = _orientation(like)
+    return _turned(picture, {6: 8, 8: 6}.get(orientation, orientation))  # others: own inverse
+
+
+def _orientation(photo: Photo) -> int:
+    found = tags(photo.exif).get(_ORIENTATION)
+    return found if isinstance(found, int) and found in range(1, 9) else 1
+
+
+def _turned(picture: Image.Image, orientation: int) -> Image.Image:
+    picture.getexif()[_ORIENTATION] = orientation
+    return ImageOps.exif_transpose(picture)
 
 
 def _quantized(x: Tensor, bits: int) -> Array:

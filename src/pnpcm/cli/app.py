@@ -1,0 +1,36 @@
+"""``pnpcm app``: a page in the browser for the restoration of images."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pnpcm.cli.display import starting
+
+
+def app(
+    *,
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on; 0.0.0.0: every network, without any password."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0: a free one.")] = 7860,
+    max_pixels: Annotated[
+        int, typer.Option(help="Largest number of pixels of an image and of its result.")
+    ] = 16_000_000,
+    queue: Annotated[
+        int, typer.Option(help="Number of requests that wait; more are refused with a sentence.")
+    ] = 20,
+) -> None:
+    """Open a page in the browser that restores images on this machine.
+
+    One image is computed at a time; others wait. Ctrl-C ends the app and deletes its temporary
+    files. Exit code 0, or 2 for bad input. Needs pip install "pnpcm[app]".
+    """
+    with starting():
+        from pnpcm.app.server import serve
+        from pnpcm.app.work import Limits
+
+        limits = Limits(max_pixels=max_pixels, queue=queue)
+    serve(host, port, limits, lambda page: print(f"{page} (Ctrl-C ends the app)", flush=True))
