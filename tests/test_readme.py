@@ -93,6 +93,8 @@ def test_the_readmes_commands_of_mri_run(
     write_simulated(Path("full.h5"), image, n_coils=4)
     mask = gaussian1d(96, 4, 12, generator=torch.Generator().manual_seed(0))
     write_simulated(Path("scan.h5"), image, n_coils=4, mask=mask)
+    Path("scans").mkdir()
+    write_simulated(Path("scans/scans.h5"), image, n_coils=4, mask=mask)  # named as its folder
     kspace = read_scan("full.h5").kspace(0)
     write_cfl("scan.cfl", kspace.permute(1, 2, 0)[:, :, None])
     write_cfl("maps.cfl", torch.full((96, 96, 1, 4), 0.5 + 0j))
