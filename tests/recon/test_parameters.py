@@ -87,6 +87,22 @@ def test_samples_and_perception_get_noise_unless_the_user_says_otherwise() -> No
     assert told.config.noise_scale == 0.01  # type: ignore[attr-defined]
 
 
+def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None:
+    """Samples of them have injected noise, as otherwise they would be equal."""
+    task = SuperRes(4)
+    problem = task.problem(torch.zeros(1, 3, 8, 8))
+    row = PRESETS["natural-perception/superres-4"]
+
+    def found(**choices: Any) -> Any:
+        options = Options(method="pnp-cm", steps=4, **choices)
+        return choose_numbers(task, problem, "pnp-cm", "natural", 0.05, options, kind="consistency")
+
+    assert row.aim == "perception"
+    assert found(aim="perception").config == row.solver
+    assert found().config == PRESETS["natural/superres-4"].solver
+    assert found(aim="perception", samples=4).config.noise_scale == 1
+
+
 @pytest.mark.parametrize("aim", [0.25, 0.5, 1.0])
 def test_the_prior_is_told_of_the_noise_that_is_injected(aim: float) -> None:
     """Residual noise t and injected noise s t, s = aim/2, make √(1 + s²) t."""
