@@ -2,6 +2,7 @@
 
     python benchmarks/studies/tune_shipped.py natural --studies ../runs/tune [--only superres-4 …]
     python benchmarks/studies/tune_shipped.py natural-edm --studies ../runs/tune  # the denoiser
+    python benchmarks/studies/tune_shipped.py natural-perception --studies ../runs/tune  # the aim
     python benchmarks/studies/tune_shipped.py natural --studies ../runs/tune --write
 
 Needs $PNPCM_DATA. Each study is a file and is continued if it exists. `--write` writes the best of
@@ -44,7 +45,7 @@ USUAL = {"phase-retrieval": 8}  # steps of the row without @; all others 4, with
 
 @dataclass(frozen=True)
 class Study:
-    """One search; ``images``: number of crops, ``side``: their side in pixels."""
+    """One search for the best ``metric``; ``images``: number of crops, ``side``: in pixels."""
 
     task: str
     build: Task
@@ -54,6 +55,7 @@ class Study:
     images: int = 8
     side: int = 128
     usual: int = 4
+    metric: str = "psnr"
 
     @property
     def name(self) -> str:
@@ -107,7 +109,7 @@ def denoiser_studies() -> list[Study]:
         "superres-4": (SuperRes(4), (0.0, *noises)),
         "deblur-gauss": (Deblur(gaussian=(5, 10.0)), (0.0, *noises)),
         "superres-2": (SuperRes(2), (0.0, *few)),
-        "deblur-narrow": (Deblur(gaussian=(9, 2.0)), (0.0, *few)),
+        "deblur-narrow": (Deblur(gaussian=(9, 2.0)), (0.0, 0.01, *few)),
         "deblur-motion": (Deblur(motion=(9, 30)), (0.0, *few)),
         "superres-8": (SuperRes(8), few),
     }
@@ -125,6 +127,20 @@ def denoiser_studies() -> list[Study]:
     ]
     found += [Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 16, images=4)]
     return [replace(s, side=96, images=min(s.images, 6), usual=8) for s in found]
+
+
+def perception_studies() -> list[Study]:
+    """Studies of aim "perception": the consistency model of `natural`, PSNR − 20 LPIPS."""
+    tasks: dict[str, Task] = {
+        "superres-4": SuperRes(4),
+        "deblur-gauss": Deblur(gaussian=(5, 10.0)),
+        "inpaint-70": Inpaint(missing=0.7),
+    }
+    return [
+        Study(name, task, steps, 0.05, 40, images=6, side=96, metric="mix")
+        for steps in (4, 8)
+        for name, task in tasks.items()
+    ]
 
 
 def scan_studies() -> list[Study]:
@@ -145,6 +161,7 @@ DOMAINS = {
     "faces": (lambda: photo_studies(64), partial(training_crops, "faces")),
     "mri": (scan_studies, slices),
     "natural-edm": (denoiser_studies, partial(training_crops, "natural")),
+    "natural-perception": (perception_studies, partial(training_crops, "natural")),
     "mri-edm": (lambda: [s for s in scan_studies() if s.steps == 8], slices),
 }
 
@@ -159,8 +176,8 @@ def main() -> None:
     options = parser.parse_args()
     plan, images = DOMAINS[options.domain]
     options.studies.mkdir(parents=True, exist_ok=True)
-    name = options.domain.removesuffix("-edm")
-    prior = load_prior(name, kind="consistency" if name == options.domain else "edm")
+    name, _, part = options.domain.partition("-")
+    prior = load_prior(name, kind="edm" if part == "edm" else "consistency")
     rows = json.loads(PRESETS.read_text(encoding="utf-8"))
     for study in plan():
         if not any(fnmatch(study.name, pattern) for pattern in options.only):
@@ -176,17 +193,20 @@ def main() -> None:
             prior_name=name,
             sigma_y=study.sigma_y,
             steps=study.steps,
+            metric=study.metric,
             trials=1 if options.write else max(4, round(options.scale * study.trials)),
             storage=file,
         )
         before = f"{found.score_before:.2f}" if found.score_before is not None else "–"
         print(
-            f"{options.domain}/{study.name:24} {before} → {found.score:.2f} dB, "
+            f"{options.domain}/{study.name:24} {before} → {found.score:.2f}, "
             f"{found.trials} trials, {time.perf_counter() - start:.0f} s",
             flush=True,
         )
         if options.write:
-            source = f"tune, {found.trials} trials, {study.images} training crops of {study.side}²"
+            sought = "PSNR − 20 LPIPS, " if study.metric == "mix" else ""
+            source = f"tune, {found.trials} trials, {sought}"
+            source += f"{study.images} training crops of {study.side}²"
             rows[f"{options.domain}/{study.name}"] = replace(found.preset, source=source).to_dict()
     if options.write:
         lines = (f" {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in rows.items())
