@@ -111,12 +111,8 @@ class Slot:
         if view is None:
             empty = [gr.update(value=None) for _ in self.components[1:]]
             return [gr.update(visible=False), *empty]
-        total = sum(view.seconds.values())
         stages = ", ".join(f"{k} {v:.1f} s" for k, v in view.seconds.items() if v >= 0.05)
-        heading = (
-            f'<p class="part">{html.escape(view.method)}, {view.record["nfe"]} network '
-            f"evaluations, {total:.1f} s</p>" + facts(stages)
-        )
+        heading = f'<p class="part">{html.escape(view.cost)}</p>' + facts(stages)
         masks = [str(path) for path in view.files if path.name == "mask.png"]
         note = "One sample has no spread. Set samples to 2 or more under Advanced."
         return [

@@ -19,6 +19,7 @@ from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
 from pnpcm.io.photos import Photo, read_photo, upright, write_photo
 from pnpcm.io.staging import staging
+from pnpcm.names import count_of
 from pnpcm.operators.traits import misfit_of, traits_of
 from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
 from pnpcm.problems.measurement import SUFFIX, Measurement, read_measurement
@@ -37,7 +38,7 @@ from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
 NEED = 200
-"""Bytes of memory per pixel of a restored image (``benchmarks/big_restore.py``)."""
+"""Bytes of memory per pixel of a restored image (``benchmarks/speed/big_restore.py``)."""
 
 
 def restore(
@@ -380,8 +381,7 @@ class Restoration:
         p = self.plan
         prior = prior_words(p.prior_name, getattr(p.prior, "kind", None))
         lines = [
-            f"{self.operator}, prior {prior}, {self.result.nfe} network "
-            + ("evaluation" if self.result.nfe == 1 else "evaluations"),
+            f"{self.operator}, prior {prior}, " + count_of(self.result.nfe, "network evaluation"),
             f"method: {p.method} ({p.method_from}), aim {p.options.aim}",
             f"noise: sigma_y = {p.sigma_y:.4g} ({p.sigma_y_from})",
             f"parameters: {p.parameters_from}",

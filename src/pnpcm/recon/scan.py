@@ -25,6 +25,7 @@ from pnpcm.mri.sampling import describe_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.writers import Volume, volume_files, write_formats
+from pnpcm.names import count_of
 from pnpcm.operators.traits import Misfit
 from pnpcm.priors import with_sets
 from pnpcm.problems import Custom, Problem
@@ -271,7 +272,7 @@ def volume_report(volume: Volume) -> str:
     record, (slices, height, width) = volume.record, volume.shape
     judged = Check.from_dict(record["check"])
     lines = [
-        f"{volume.name}: {slices} slices of {height}×{width}, {record['sampling']}",
+        f"{volume.name}: {count_of(slices, 'slice')} of {height}×{width}, {record['sampling']}",
         f"method: {record['method']} ({record['method_from']}), "
         f"prior {prior_words(record['prior'], record['prior_kind'])}, aim {record['aim']}",
         f"noise: sigma_y = {record['sigma_y']:.4g} ({record['sigma_y_from']})",
