@@ -24,6 +24,7 @@ from pnpcm.app.form import (
     NO_METHOD,
     TASK_LABELS,
     Form,
+    is_measurement,
     prior_names,
 )
 from pnpcm.app.view import Verdict, View, reduced
@@ -418,7 +419,7 @@ def _connect_controls(work: Work, controls: Controls) -> None:
             picture, text = work.preview(Path(image))
         except Exception as error:
             return [card("bad", sentence_of(error)), *nothing]
-        paints = task == "inpaint" and not image.endswith(SUFFIX)
+        paints = task == "inpaint" and not is_measurement(image)
         small = None if picture is None else reduced(picture, PAINT_SIDE)
         canvas: Any = {"background": small, "layers": [], "composite": None}
         return [
