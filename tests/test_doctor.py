@@ -139,7 +139,7 @@ def test_damaged_priors_of_the_cache_are_named(
     folder.mkdir()
     (folder / "mine-cm.safetensors").write_bytes(bytes(3_000_000))
     found = by_part(doctor.priors)
-    assert found["own priors"].text == f"1 priors, 3 MB in {folder}"
+    assert found["own priors"].text == f"1 prior, 3 MB in {folder}"
     assert found["priors"].status == OK
     assert found["prior mine"].status == BROKEN
     assert found["prior mine"].remedy == f"or delete {folder / 'mine-cm.safetensors'}"
@@ -170,3 +170,43 @@ def test_help_loads_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "False"
     assert "Examine the installation" in done.stdout
+
+
+def test_one_of_a_kind_is_in_the_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    assert by_part(doctor.devices)["cpu"].text == "1 core, torch uses 1 thread"
+
+
+def test_memory_is_that_of_the_container(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1500000000\n")
+    monkeypatch.setattr("pnpcm.io.reading.CGROUP", tmp_path / "memory.max")
+    found = by_part(doctor.memory)["memory"]
+    assert found.status == MISSING
+    assert found.text == "1.5 of 1.5 GB available"
+
+
+def test_a_machine_without_a_temporary_folder_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    found = doctor.writing_test()
+    assert found.status == BROKEN
+    assert "set TMPDIR" in found.remedy
+
+
+def test_a_part_of_the_self_test_that_fails_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails() -> Finding:
+        raise RuntimeError("no FFT")
+
+    monkeypatch.setattr(doctor, "adjoint_test", fails)
+    parts = ("laws", "reconstruction", "writing")
+    chosen = {name: check for name, check in doctor.CHECKS.items() if name in parts}
+    monkeypatch.setattr(doctor, "CHECKS", chosen)
+    found = [(finding.part, finding.status) for finding in doctor.examine()]
+    assert found == [("laws", BROKEN), ("reconstruction", OK), ("writing", OK)]

@@ -77,6 +77,20 @@ def test_links_of_the_documents_lead_somewhere() -> None:
                 assert anchor in headings(page.read_text(encoding="utf-8")), f"{name}: #{anchor}"
 
 
+SCRIPT = re.compile(r"(?<![\w/])(?:benchmarks|recipes|tests|tools)/[\w./-]+\.(?:py|yaml)\b")
+
+
+def test_files_that_the_source_names_exist() -> None:
+    named = {
+        (name, path)
+        for name, text in tracked().items()
+        if name.startswith("src/")
+        for path in SCRIPT.findall(text)
+    }
+    assert len(named) >= 5
+    assert {(name, path) for name, path in named if not (ROOT / path).exists()} == set()
+
+
 SECTION = re.compile(r"docs/(method\.md|methods/[\w-]+\.md)((?:(?: and)? §[\d.]*\d)*)")
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pnpcm import __version__
 from pnpcm.errors import ArgumentError, MissingExtraError
+from pnpcm.names import count_of
 
 TIMEOUT = 10
 """Seconds in which a scheduler must answer."""
@@ -155,8 +156,7 @@ def _result_of(future: Any) -> tuple[Any, str | None]:
     try:
         return future.result(), None
     except KilledWorker as error:
-        count = error.allowed_failures + 1
-        workers = "1 worker" if count == 1 else f"{count} workers"
+        workers = count_of(error.allowed_failures + 1, "worker")
         return None, f"{workers} died while computing it; is there enough memory?"
     except (asyncio.CancelledError, concurrent.futures.CancelledError, OSError) as error:
         raise ArgumentError(

@@ -20,6 +20,7 @@ from pnpcm.io.files import Picture, read_image, save_picture, stack, strip, writ
 from pnpcm.metrics import psnr, ssim
 from pnpcm.metrics.lpips import available, lpips
 from pnpcm.mri import gaussian1d, intensity_scale, phantom, simulate_scan
+from pnpcm.names import count_of
 from pnpcm.operators import (
     GaussianBlur,
     Inpainting,
@@ -139,7 +140,7 @@ def _judge(
     panels = [
         (f"{task}: measured", measured(y)[0]),
         (f"before {row.psnr_before:.2f} dB", pictures["before"][0]),
-        (f"pnpcm, {row.nfe} evaluations {row.psnr:.2f} dB", pictures["pnpcm"][0]),
+        (f"pnpcm, {count_of(row.nfe, 'evaluation')} {row.psnr:.2f} dB", pictures["pnpcm"][0]),
         ("true", pictures["true"][0]),
     ]
     return row, panels

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpcm import __version__
+from pnpcm.names import count_of
 
 OK, MISSING, BROKEN = "ok", "missing", "broken"
 LITTLE_MEMORY = 2e9
@@ -66,8 +67,8 @@ def devices() -> Iterator[Finding]:
     """Processor cores and graphics cards that torch can compute on."""
     import torch
 
-    cores = os.cpu_count() or 1
-    yield Finding("cpu", OK, f"{cores} cores, torch uses {torch.get_num_threads()} threads")
+    cores, threads = os.cpu_count() or 1, count_of(torch.get_num_threads(), "thread")
+    yield Finding("cpu", OK, f"{count_of(cores, 'core')}, torch uses {threads}")
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
         yield Finding("cuda", OK, ", ".join(names), "use it with --device cuda")
@@ -101,16 +102,17 @@ def torchvision() -> Iterator[Finding]:
 
 
 def memory() -> Iterator[Finding]:
-    """Main memory, in total and available."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf
+    """Memory that this process may use, of the machine or its container, and what is free."""
+    from pnpcm.io import reading
+
+    if not hasattr(os, "sysconf"):  # Windows
         yield Finding("memory", MISSING, "its size is not told by this system")
         return
-    free, source = total, Path("/proc/meminfo")
+    total = free = reading.memory()
+    source = Path("/proc/meminfo")
     if source.is_file():
         found = re.search(r"^MemAvailable:\s+(\d+) kB", source.read_text(), re.MULTILINE)
-        free = int(found[1]) * 1024 if found else total
+        free = min(total, int(found[1]) * 1024) if found else total
     text = f"{free / 1e9:.1f} of {total / 1e9:.1f} GB available"
     if free < LITTLE_MEMORY:
         yield Finding("memory", MISSING, text, "close other programs, and use mri --batch 1")
@@ -178,7 +180,7 @@ def priors() -> Iterator[Finding]:
         if shipped and not here:
             yield Finding(part, BROKEN, f"none in {place}", "install pnpcm again")
         else:
-            yield Finding(part, OK, f"{len(here)} priors, {size:.0f} MB in {place}")
+            yield Finding(part, OK, f"{count_of(len(here), 'prior')}, {size:.0f} MB in {place}")
         for entry in here:
             if entry.damage:
                 remedy = "install pnpcm again" if shipped else f"or delete {entry.path}"
@@ -186,13 +188,6 @@ def priors() -> Iterator[Finding]:
 
 
 # self-test ---------------------------------------------------------------------------------------
-def self_test() -> Iterator[Finding]:
-    """The adjoint law, a reconstruction whose score is known, and a file that is written."""
-    yield adjoint_test()
-    yield reconstruction_test()
-    yield writing_test()
-
-
 def adjoint_test() -> Finding:
     """⟨Ax, y⟩ = ⟨x, Aᵀy⟩ and the other laws for a multi-coil MRI operator."""
     import torch
@@ -253,12 +248,15 @@ def writing_test() -> Finding:
     """A file in the temporary folder."""
     from pnpcm.io.files import write_text
 
-    place = Path(tempfile.gettempdir())
+    remedy = "free space, or set TMPDIR to a folder that can be written"
+    try:
+        place = Path(tempfile.gettempdir())
+    except OSError as error:
+        return Finding("writing", BROKEN, f"there is no temporary folder ({error})", remedy)
     try:
         with tempfile.TemporaryDirectory(prefix="pnpcm-") as folder:
             write_text(Path(folder) / "file.txt", "pnpcm")
     except OSError as error:
-        remedy = "free space, or set TMPDIR to a folder that can be written"
         return Finding("writing", BROKEN, f"{place} cannot be written ({error})", remedy)
     return Finding("writing", OK, f"files can be written in {place}")
 
@@ -271,7 +269,9 @@ CHECKS: dict[str, Callable[[], Iterator[Finding]]] = {
     "extras": extras,
     "lpips": lpips,
     "priors": priors,
-    "self-test": self_test,
+    "laws": lambda: iter([adjoint_test()]),
+    "reconstruction": lambda: iter([reconstruction_test()]),
+    "writing": lambda: iter([writing_test()]),
 }
 
 

@@ -1,4 +1,4 @@
-"""Table, a dictionary by name; names of operators, losses and tasks that need no torch."""
+"""Table, a dictionary by name; names of operators, losses and tasks; numbers with a noun."""
 
 from __future__ import annotations
 
@@ -37,6 +37,11 @@ TASK_NAMES = (
 
 
 T = TypeVar("T")
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: 1 slice, 2 slices."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class Table(dict[str, T]):

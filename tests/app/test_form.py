@@ -139,3 +139,10 @@ def test_a_task_that_lacks_its_file_says_which() -> None:
         Form(task="inpaint").choice(Path("a.png"), None, None)
     with pytest.raises(ArgumentError, match="kernel file is missing"):
         Form(task="deblur", blur="kernel").choice(Path("a.png"), None, None)
+
+
+@pytest.mark.parametrize("name", ["a.npz", "A.NPZ"])
+def test_a_measurement_file_brings_its_task(name: str) -> None:
+    form = Form(task="deblur")
+    assert form.command("default", name) == f"pnpcm restore {name}"
+    assert "read_measurement" in form.code("default", name)

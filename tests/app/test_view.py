@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from pnpcm.app.view import MAX_THUMBS, SHOWN_SIDE, THUMB_SIDE, Iterates, reduced, verdict
+from pnpcm.app.view import MAX_THUMBS, SHOWN_SIDE, THUMB_SIDE, Iterates, View, reduced, verdict
 from pnpcm.core import Step
 from pnpcm.recon.check import Check
 
@@ -92,3 +92,25 @@ def test_large_pictures_are_reduced_and_small_ones_are_not() -> None:
     assert small.size == (SHOWN_SIDE, 2)  # 2.5 rounds to even
     assert small.info["icc_profile"] == b"profile"
     assert reduced(small, SHOWN_SIDE) is small
+
+
+@pytest.mark.parametrize(
+    ("nfe", "words"), [(0, "0 network evaluations"), (1, "1 network evaluation")]
+)
+def test_the_cost_of_a_result_is_one_line(nfe: int, words: str) -> None:
+    picture = Image.new("RGB", (4, 4))
+    view = View(
+        method="pnp-cm",
+        before=picture,
+        after=picture,
+        spread=None,
+        verdict=verdict(GOOD),
+        iterates=[],
+        seconds={"plan": 0.25, "solve": 1.0},
+        report="",
+        record={"nfe": nfe},
+        files=(),
+        command="",
+        code="",
+    )
+    assert view.cost == f"pnp-cm, {words}, 1.2 s"

@@ -343,3 +343,15 @@ def test_the_global_random_state_is_not_touched(work: Work, photo: Path) -> None
     before = torch.random.get_rng_state()
     work.restore("s", FAST, Upload(photo))
     assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_an_unexpected_error_leaves_no_files(
+    work: Work, photo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("not an error of pnpcm")
+
+    monkeypatch.setattr(module.PhotoJob, "solve", fails)
+    with pytest.raises(RuntimeError, match="not an error of pnpcm"):
+        work.restore("s", FAST, Upload(photo))
+    assert list((work.root / "work").iterdir()) == []

@@ -54,3 +54,31 @@ def test_larger_scans_are_refused(
     text = said(monkeypatch, capsys, "mri", tmp_path / "a.cfl", "--dry-run", "--max-pixels", 700)
     assert "has 4×16×12×1 = 768 samples in a slice or slab, more than the 700" in text
     assert "--max-pixels 768" in text
+
+
+def test_a_larger_mask_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Image.fromarray(np.zeros((20, 20, 3), np.uint8)).save("a.png")
+    Image.fromarray(np.zeros((30, 40, 3), np.uint8)).save("mask.png")
+    words = ("restore", "a.png", "--task", "inpaint", "--mask", "mask.png", "--dry-run")
+    text = said(monkeypatch, capsys, *words, "--max-pixels", 1000)
+    assert "mask.png has 40×30 = 1200 pixels, more than the 1000 that --max-pixels allows" in text
+
+
+def test_more_samples_than_the_memory_holds_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """900 pixels fit for one sample (200 bytes each), but not for 100 (36 bytes more for each)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pnpcm.io.reading.memory", lambda: 1_000_000)
+    Image.fromarray(np.zeros((30, 30, 3), np.uint8)).save("a.png")
+    words = ("restore", "a.png", "--task", "denoise", "--dry-run")
+    text = said(monkeypatch, capsys, *words, "--samples", 100)
+    assert "a.png has 30×30 = 900 pixels for 100 samples, more than the 199 that" in text
+    assert "use fewer samples" in text
+    write_cfl(tmp_path / "b", np.ones((16, 12, 1, 4), np.complex64))
+    text = said(monkeypatch, capsys, "mri", "b.cfl", "--samples", 100, "--dry-run")
+    assert "b has 100×1×16×12 = 19200 pixels (samples × slices of a batch × sides)" in text
+    assert "use fewer samples or a smaller batch" in text

@@ -1,6 +1,7 @@
 """Calls in a child process: values, errors, crashes and endless loops."""
 
 import os
+import signal
 
 import pytest
 
@@ -30,3 +31,25 @@ def test_an_endless_loop_ends() -> None:
 def test_memory_is_limited() -> None:
     with pytest.raises(RuntimeError, match="MemoryError"):
         in_child("builtins:bytearray", 8 * 2**30, seconds=10)
+
+
+def test_what_a_library_prints_is_no_answer() -> None:
+    assert in_child("builtins:print", "a line", seconds=10) is None
+    assert in_child("os:system", "echo a line", seconds=10) == 0
+    assert in_child("math:hypot", 3, 4, seconds=10) == 5
+
+
+def test_an_interrupted_call_does_not_answer_the_next_one() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        assert in_child("math:hypot", 3, 4, seconds=10) == 5  # it is running
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            in_child("time:sleep", 0.5, seconds=10)
+        assert in_child("math:hypot", 6, 8, seconds=10) == 10
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -123,6 +123,27 @@ def test_a_progressive_jpeg_without_its_last_scans_is_refused(tmp_path: Path) ->
         read_photo(path)
 
 
+@pytest.mark.parametrize("scan", [0, -2, -1])
+@pytest.mark.parametrize("share", [0.2, 0.95])
+def test_a_progressive_jpeg_cut_inside_a_scan_is_refused(
+    tmp_path: Path, scan: int, share: float
+) -> None:
+    """The mark after the scan is there, so that the file is in good order for Pillow."""
+    content = encoded("JPEG", progressive=True)
+    marks = [i for i in range(len(content) - 1) if content[i] == 255 and content[i + 1] in MARKS]
+    start = [i for i in marks if content[i + 1] == 0xDA][scan]
+    stop = next(i for i in marks if i > start)
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content[: start + int(share * (stop - start))] + content[stop:])
+    Image.open(path).load()
+    with pytest.raises(ArgumentError, match="the data of a scan end early"):
+        read_photo(path)
+
+
+MARKS = (0xC4, 0xD9, 0xDA)
+"""Tables, end of the file, start of a scan."""
+
+
 def test_complete_files_are_read_as_pillow_reads_them(tmp_path: Path) -> None:
     """The end mark of a JPEG is replaced before it is decoded; pixels must not change."""
     for options in ({}, {"progressive": True}, {"subsampling": 0}, {"restart_marker_rows": 1}):

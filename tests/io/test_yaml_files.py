@@ -1,9 +1,11 @@
 """YAML texts of strangers: bounded depth, bounded length with aliases written out."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.yaml_files import LARGEST, parse
+from pnpcm.io.yaml_files import LARGEST, build, parse
 
 
 def test_aliases_and_merged_mappings_are_read() -> None:
@@ -31,3 +33,14 @@ def test_aliases_without_a_finished_value_are_refused(text: str) -> None:
 def test_deep_texts_are_refused() -> None:
     with pytest.raises(ArgumentError, match="lists inside each other"):
         parse("[" * 10_000)
+
+
+@dataclass(frozen=True)
+class Rate:
+    rate: float
+
+
+def test_a_number_beyond_floats_is_refused() -> None:
+    assert build(Rate, parse("rate: 1e-4")) == Rate(1e-4)
+    with pytest.raises(ArgumentError, match=r"Rate\.rate is 9{60}, expected a number"):
+        build(Rate, parse(f"rate: {'9' * 400}"))

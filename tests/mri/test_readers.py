@@ -263,7 +263,7 @@ def test_ismrmrd(tmp_path: Path) -> None:
     assert (geometry.readout, geometry.phase, geometry.slice) == ((0, 0, -1), (0, 1, 0), (1, 0, 0))
     notes = " ".join(scan.notes)
     for kind in ("1 navigator", "1 dummy", "1 phase correction"):
-        assert f"{kind} lines left out" in notes
+        assert f"{kind} line left out" in notes
     assert "other encodings" in notes
     assert "noise measured in 50 samples, scaled by 2" in notes
 

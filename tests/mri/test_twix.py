@@ -53,7 +53,7 @@ def test_slices_are_placed_by_position(tmp_path: Path) -> None:
     assert scan.geometry.voxel == pytest.approx((3, 3, 5))
     assert scan.geometry.position == pytest.approx((0, 0, 5))
     notes = " ".join(scan.notes)
-    for text in ("1 noise lines left out", "1 phase correction lines left out", "32 samples"):
+    for text in ("1 noise line left out", "1 phase correction line left out", "32 samples"):
         assert text in notes
 
 

@@ -43,6 +43,11 @@ def prior_names() -> tuple[str, ...]:
     return tuple(name for name in catalogue.names() if name != "mri")
 
 
+def is_measurement(name: str) -> bool:
+    """Whether a file of this name is a measurement file, which stores its task."""
+    return name.lower().endswith(SUFFIX)
+
+
 @dataclass(frozen=True)
 class Form:
     """The values of the page.
@@ -178,7 +183,7 @@ class Form:
     def command(self, method: str, image: str) -> str:
         """The command line that computes the same; ``image``: name of the user's file."""
         words = ["pnpcm", "restore", image]
-        if not image.endswith(SUFFIX):
+        if not is_measurement(image):
             words += ["--task", self.task, *_flags(self.task_values())]
             if self.task == "inpaint":
                 words += ["--mask", MASK_NAME]
@@ -192,7 +197,7 @@ class Form:
     def code(self, method: str, image: str) -> str:
         """Python code that computes the same; ``image``: name of the user's file."""
         values = self.option_values(method)
-        if image.endswith(SUFFIX):
+        if is_measurement(image):
             given = "" if "sigma_y" in values else "sigma_y=measured.sigma_y"
             chosen = ", ".join(filter(None, (given, _keywords(values))))
             return _MEASURED.format(image=image, options=chosen)

@@ -24,6 +24,7 @@ from pnpcm.app.form import (
     NO_METHOD,
     TASK_LABELS,
     Form,
+    is_measurement,
     prior_names,
 )
 from pnpcm.app.view import Verdict, View, reduced
@@ -111,12 +112,8 @@ class Slot:
         if view is None:
             empty = [gr.update(value=None) for _ in self.components[1:]]
             return [gr.update(visible=False), *empty]
-        total = sum(view.seconds.values())
         stages = ", ".join(f"{k} {v:.1f} s" for k, v in view.seconds.items() if v >= 0.05)
-        heading = (
-            f'<p class="part">{html.escape(view.method)}, {view.record["nfe"]} network '
-            f"evaluations, {total:.1f} s</p>" + facts(stages)
-        )
+        heading = f'<p class="part">{html.escape(view.cost)}</p>' + facts(stages)
         masks = [str(path) for path in view.files if path.name == "mask.png"]
         note = "One sample has no spread. Set samples to 2 or more under Advanced."
         return [
@@ -422,7 +419,7 @@ def _connect_controls(work: Work, controls: Controls) -> None:
             picture, text = work.preview(Path(image))
         except Exception as error:
             return [card("bad", sentence_of(error)), *nothing]
-        paints = task == "inpaint" and not image.endswith(SUFFIX)
+        paints = task == "inpaint" and not is_measurement(image)
         small = None if picture is None else reduced(picture, PAINT_SIDE)
         canvas: Any = {"background": small, "layers": [], "composite": None}
         return [

@@ -18,6 +18,7 @@ from pnpcm.app.work import MEGA, Limits, Work
 from pnpcm.arguments import check_count
 from pnpcm.errors import ArgumentError, MissingExtraError
 from pnpcm.io.staging import remove_leftovers, staging
+from pnpcm.names import count_of
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -111,7 +112,7 @@ def application(work: Work) -> Any:
 
         from pnpcm.app.page import page
     except ImportError as error:
-        raise MissingExtraError("the app needs Gradio; pip install pnpcm[app]") from error
+        raise MissingExtraError("the app needs Gradio; run pip install 'pnpcm[app]'") from error
     blocks = page(work, make_examples(root / "examples"))
     blocks.queue(max_size=limits.queue)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -176,7 +177,9 @@ class Guard:
         return counted
 
     def _sentences(self) -> dict[int, str]:
-        full = f"{self.limits.queue} restorations are waiting, which is the limit; try again later."
+        number = self.limits.queue
+        waiting = f"{count_of(number, 'restoration')} {'is' if number == 1 else 'are'} waiting"
+        full = f"{waiting}, which is the limit; try again later."
         return {413: self._too_large(), 503: full}
 
     def _too_large(self) -> str:

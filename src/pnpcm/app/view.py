@@ -12,6 +12,7 @@ from torch import Tensor
 from pnpcm.core import Step
 from pnpcm.io.files import Picture, to_picture
 from pnpcm.io.photos import Photo, upright
+from pnpcm.names import count_of
 from pnpcm.problems.task import Window
 from pnpcm.recon.check import UNEXPLAINED, Check
 from pnpcm.recon.photo import Solved, heat
@@ -118,6 +119,12 @@ class View:
     files: tuple[Path, ...]
     command: str
     code: str
+
+    @property
+    def cost(self) -> str:
+        """Method, network evaluations and time in one line."""
+        evaluations = count_of(int(self.record["nfe"]), "network evaluation")
+        return f"{self.method}, {evaluations}, {sum(self.seconds.values()):.1f} s"
 
 
 def shown(x: Tensor, photo: Photo | None) -> Picture:

@@ -103,7 +103,7 @@ class Work:
             try:
                 with _plain_errors(folder, upload.image):
                     return self._views(form, upload, folder, stop, tell)
-            except PnPCMError:
+            except BaseException:
                 self.forget(session)
                 raise
             finally:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
+from pnpcm.names import count_of
+
 if TYPE_CHECKING:
     from pnpcm.recon.record import Outcome
 
@@ -113,8 +115,7 @@ class Display:
             self("starting workers")
         with connect(workers, scheduler) as client:
             if client is not None:
-                count = len(client.nthreads())
-                self("1 worker" if count == 1 else f"{count} workers")
+                self(count_of(len(client.nthreads()), "worker"))
             yield client
 
     def print(self, text: str) -> None:

@@ -13,6 +13,7 @@ import typer
 from pnpcm.cli import shared
 from pnpcm.cli.display import Display
 from pnpcm.errors import ArgumentError
+from pnpcm.names import count_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -259,4 +260,5 @@ def simulate_mri(
             f"--mask {mask} samples points, but fastMRI files store whole lines; use gaussian1d …"
         )
     write_simulated(out, magnitude, n_coils=coils, noise_std=noise, mask=drawn, seed=seed)
-    print(f"written: {out}, {len(magnitude)} slices of {shape[0]}×{shape[1]}, {coils} coils")
+    number = f"{count_of(len(magnitude), 'slice')} of {shape[0]}×{shape[1]}"
+    print(f"written: {out}, {number}, {count_of(coils, 'coil')}")

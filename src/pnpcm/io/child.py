@@ -56,6 +56,10 @@ class _Child:
                 answer = process.stdout.readline()
             except BrokenPipeError:
                 answer = b""
+            except BaseException:  # Ctrl-C: its answer must not be taken for that of the next call
+                process.kill()
+                self._end()
+                raise
             if not answer:
                 raise RuntimeError(_death(self._end(), seconds))
         value, problem = json.loads(answer)
@@ -111,6 +115,8 @@ def _serve() -> None:
     limit = MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
     for line in sys.stdin.buffer:
         function, arguments, seconds = json.loads(line)
         module, _, name = function.partition(":")
@@ -121,8 +127,8 @@ def _serve() -> None:
         except Exception as error:  # told to the caller
             problem = f"{type(error).__name__}: {error}"
         signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stdout.write(json.dumps([value, problem]) + "\n")
-        sys.stdout.flush()
+        answers.write(json.dumps([value, problem]) + "\n")
+        answers.flush()
 
 
 if __name__ == "__main__":

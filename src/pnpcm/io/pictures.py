@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 
-from PIL import Image, ImageFile
+from PIL import Image, ImageChops, ImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
@@ -73,6 +73,8 @@ def opened_picture(
         if kind == "TIFF":
             _check_tiff(picture, len(content))
         picture.load()
+        if kind == "JPEG":
+            _check_scans(picture, content)
         yield picture
 
 
@@ -164,8 +166,11 @@ def check_inflated(data: bytes, total: int) -> None:
 _MARK = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # not a zero that follows 255, not a restart
 _FRAMES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _SUSPENDABLE = (0xC0, 0xC1)
+_HUFFMAN = (0xC0, 0xC1, 0xC2)
 _PADDING = b"\0" * 16
 """libjpeg reads up to 8 bytes ahead."""
+_NOISE = bytes(1 + (212 + 97 * i) % 254 for i in range(1024))
+"""Bytes that are neither 0 nor 255, so that they are data of a scan and no marks."""
 
 
 def _strict_jpeg(content: bytes) -> bytes:
@@ -174,9 +179,9 @@ def _strict_jpeg(content: bytes) -> bytes:
     At the end mark libjpeg fills the missing rows with grey; without it, it asks for more bytes,
     which Pillow reports. Therefore the end mark of a file with one scan is replaced by a few zeros.
     Files of several scans are decoded as a whole at their end mark; for these the headers of the
-    scans must bring every coefficient to its last bit.
+    scans must bring every coefficient to its last bit, and :func:`_check_scans` sees the data.
     """
-    frame, scans, end = _jpeg_scans(content)
+    frame, scans, end, _ = _jpeg_scans(content)
     if frame is None or end is None:
         return content
     kind, parts = frame
@@ -192,18 +197,42 @@ def _strict_jpeg(content: bytes) -> bytes:
     return content
 
 
+def _check_scans(picture: Image.Image, content: bytes) -> None:
+    """Refuse a JPEG of several scans if the data of one of them end early.
+
+    libjpeg takes what is missing at the mark after a scan for zeros. Bytes before that mark are
+    therefore skipped if the scan is complete, and change the picture if it is not. Arithmetic
+    codes may end early in good order and are not judged.
+    """
+    frame, scans, end, stops = _jpeg_scans(content)
+    if frame is None or frame[0] not in _HUFFMAN or end is None or len(scans) < 2:
+        return
+    starts = [0, *stops]
+    parts = [content[a:b] for a, b in zip(starts, [*stops, len(content)], strict=True)]
+    with JpegImageFile(io.BytesIO(_NOISE.join(parts))) as other:
+        if ImageChops.difference(picture, other).getbbox() is not None:
+            raise ValueError("the data of a scan end early")
+
+
 Scan = tuple[bytes, int, int, int]  # components, first and last coefficient, lowest bit
 
 
-def _jpeg_scans(content: bytes) -> tuple[tuple[int, bytes] | None, list[Scan], int | None]:
-    """Kind and components of the frame, its scans, and where the end mark is."""
+def _jpeg_scans(
+    content: bytes,
+) -> tuple[tuple[int, bytes] | None, list[Scan], int | None, list[int]]:
+    """Kind and components of the frame, its scans, the place of the end mark and of scans' ends."""
     frame: tuple[int, bytes] | None = None
     scans: list[Scan] = []
+    stops: list[int] = []
     at = 2
     while (found := _MARK.search(content, at)) is not None:
+        if len(stops) < len(scans):
+            stops.append(found.start())
+            while content[stops[-1] - 1] == 0xFF:  # bytes that fill up the mark
+                stops[-1] -= 1
         at, mark = found.end(), content[found.start() + 1]
         if mark == 0xD9:
-            return frame, scans, found.start()
+            return frame, scans, found.start(), stops
         if mark in (0x01, 0xD8) or at + 2 > len(content):
             continue
         body = content[at + 2 : at + struct.unpack_from(">H", content, at)[0]]
@@ -213,7 +242,7 @@ def _jpeg_scans(content: bytes) -> tuple[tuple[int, bytes] | None, list[Scan], i
             first, last, bits = body[1 + 2 * body[0] : 4 + 2 * body[0]]
             scans.append((body[1 : 1 + 2 * body[0] : 2], first, last, bits & 15))
         at += 2 + len(body)
-    return frame, scans, None
+    return frame, scans, None, stops
 
 
 # TIFF --------------------------------------------------------------------------------------------

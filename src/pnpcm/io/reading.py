@@ -91,11 +91,12 @@ class Budget:
     """The largest number of pixels of an image, or of samples of a scan, that is read.
 
     ``need``: bytes that the work on one pixel takes, from which the number follows by default.
-    ``max_pixels``: the number itself, if the user gave one.
+    ``max_pixels``: the number itself, if the user gave one. ``move``: what the user can do.
     """
 
     need: int
     max_pixels: int | None = None
+    move: str = "use a smaller file"
 
     def __post_init__(self) -> None:
         if self.max_pixels is not None and self.max_pixels < 1:
@@ -114,5 +115,5 @@ class Budget:
         why = "max_pixels" if self.max_pixels else f"the {memory() / 2**30:.3g} GiB of memory here"
         raise ArgumentError(
             f"{path} has {'×'.join(map(str, sides))} = {count} {what}, more than the {self.pixels} "
-            f"that {why} allows; use a smaller file, or raise the limit with max_pixels={count}"
+            f"that {why} allows; {self.move}, or raise the limit with max_pixels={count}"
         )

@@ -103,8 +103,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if hint is float and not isinstance(value, bool):
         try:
             return float(value)  # YAML reads 1e-4 as a string
-        except (TypeError, ValueError):
-            raise ArgumentError(f"{where} is {value!r}, expected a number") from None
+        except (TypeError, ValueError, OverflowError):
+            raise ArgumentError(f"{where} is {repr(value)[:60]}, expected a number") from None
     if hint in (int, str, bool) and type(value) is not hint:
         raise ArgumentError(f"{where} is {value!r}, expected {hint.__name__}")
     return value

@@ -19,6 +19,7 @@ from pnpcm.mri.espirit import count_sets, espirit, fit_kernel
 from pnpcm.mri.sampling import calibration, infer_mask, low_resolution
 from pnpcm.mri.scale import intensity_scale, kspace_noise_std
 from pnpcm.mri.scan import Scan, Size, crop_centre
+from pnpcm.names import count_of
 from pnpcm.operators import MultiCoilMRI
 from pnpcm.transforms import fft2c, ifft2c
 
@@ -210,7 +211,7 @@ class Preparation:
             if self._compression is None:
                 self._compression = compression(kspace, self.options.n_coils)
                 self._notes.append(
-                    f"{self.scan.n_coils} coils compressed to {self.options.n_coils}"
+                    f"{count_of(self.scan.n_coils, 'coil')} compressed to {self.options.n_coils}"
                 )
             kspace = mix(kspace, self._compression)
         return kspace

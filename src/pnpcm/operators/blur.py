@@ -75,8 +75,10 @@ DIRECT_TAPS = 32
 """Kernels of more taps (height + width if separable) are applied by FFT, which is then faster."""
 
 SEPARABLE_SIDE = 2048
-"""Up to this side separable kernels are solved by their singular vectors: a plane of 1500² takes a
-sixth of the time of CG, after a decomposition that takes as long as two planes by CG."""
+"""Up to this side separable kernels are solved by their singular vectors. A choice: at 1500² that
+was about six times as fast as CG, and the decomposition took as long as two planes by CG, on one
+machine with one kernel. Its time grows with the cube of the side, so that CG wins at some larger
+side, which was not measured."""
 
 PLANES_AT_ONCE = 1 << 22
 """Number of values solved together; larger images are solved channel by channel."""

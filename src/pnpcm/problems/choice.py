@@ -122,8 +122,8 @@ class TaskChoice:
             )
         return named[0]
 
-    def of(self, photo: Photo) -> tuple[Task, tuple[str, ...]]:
-        """The task of one image, and notes for its record."""
+    def of(self, photo: Photo, *, max_pixels: int | None = None) -> tuple[Task, tuple[str, ...]]:
+        """The task of one image, and notes for its record; ``max_pixels``: limit of its mask."""
         if self.operator is not None:
             return Custom(import_operator(self.operator, tuple(photo.x.shape[1:]))), ()
         if self.task is None:
@@ -134,7 +134,7 @@ class TaskChoice:
         options = dict(self.options)
         mask = self.mask_of(photo.path)
         if mask is not None:
-            options["mask"], notes = hole_mask(mask)
+            options["mask"], notes = hole_mask(mask, max_pixels)
         elif self.mask_color is not None:
             options["mask"] = colour_mask(photo, self.mask_color)
         if self.task == "superres" and "factor" not in options:

@@ -40,8 +40,9 @@ LAGS = ((0, 1), (1, 0), (1, 1))
 OVERSTATED = 0.7
 """Noise of y relative to sigma_y below which sigma_y is too high."""
 CORRELATED = 0.1
-"""Correlation of neighbouring residuals above which they are not noise: 0.01 at most in right
-cases on training photographs, 0.2 and more with a kernel that is too wide or of another angle."""
+"""Correlation of neighbouring residuals above which they are not noise. A round number, chosen on
+crops of training photographs with a few tasks (the cases of ``benchmarks/studies/self_check.py``)
+between their right and their wrong ones; for other operators and images it was not measured."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from pnpcm.baselines import BASELINES, Baseline
 from pnpcm.core import Config, DataStep
 from pnpcm.errors import ArgumentError, PnPCMError, UnknownNameError
+from pnpcm.names import count_of
 from pnpcm.operators.traits import traits_of
 from pnpcm.presets import PRESETS, Preset, load_preset
 from pnpcm.problems import Problem, Task
@@ -265,7 +266,7 @@ def _ruled(
     config, outside = rule(rows, conditions, steps, **frame)
     borrowed = family == "inpainting" and task.operator_name == "custom"
     scale = conditions["gain"] ** -2 if borrowed and conditions["gain"] > 0 else None
-    source = f"rule from {len(rows)} presets of {rows[0].prior}/{family}"
+    source = f"rule from {count_of(len(rows), 'preset')} of {rows[0].prior}/{family}"
     return Numbered(config, f"{source}; {outside}" if outside else source, scale)
 
 

@@ -18,7 +18,9 @@ from pnpcm.core import Config, Operator, Prior, Result, Step
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
 from pnpcm.io.photos import Photo, read_photo, upright, write_photo
+from pnpcm.io.reading import Budget
 from pnpcm.io.staging import staging
+from pnpcm.names import count_of
 from pnpcm.operators.traits import misfit_of, traits_of
 from pnpcm.problems import Custom, Problem, Task, TaskChoice, resolve_signs
 from pnpcm.problems.measurement import SUFFIX, Measurement, read_measurement
@@ -37,7 +39,9 @@ from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "natural"
 NEED = 200
-"""Bytes of memory per pixel of a restored image (``benchmarks/big_restore.py``)."""
+"""Bytes of memory per pixel of a restored image (``benchmarks/speed/big_restore.py``)."""
+SAMPLE = 36
+"""Bytes per pixel of every further sample: three colours in float32, in up to three copies."""
 
 
 def restore(
@@ -306,7 +310,8 @@ class PhotoJob:
         if path.suffix.lower() != SUFFIX:
             need = NEED * self.choice.growth
             photo = read_photo(path, max_pixels=self.max_pixels, need=need)
-            task, notes = self.choice.of(photo)
+            self._check_samples(path, photo.x, need, self.choice.growth)
+            task, notes = self.choice.of(photo, max_pixels=self.max_pixels)
             return photo.x, task, self.options, photo, notes
         measured = self._measurement(path)
         if len(measured.y) != 1:
@@ -314,10 +319,19 @@ class PhotoJob:
                 f"{path} has {len(measured.y)} measurements, but a result is one image; write each "
                 "y[i : i + 1] to a file of its own"
             )
+        growth = measured.task.growth
+        self._check_samples(path, measured.y, NEED * growth, growth)
         options = self.options
         if options.sigma_y is None:
             options = replace(options, sigma_y=measured.sigma_y)
         return measured.y, measured.task, options, None, ()
+
+    def _check_samples(self, path: Path, y: Tensor, need: int, growth: int) -> None:
+        """Refuse more samples than the memory holds; ``need``: bytes per pixel of y for one."""
+        more = self.options.samples - 1
+        if more and self.max_pixels is None:
+            budget = Budget(need + more * SAMPLE * growth, move="use fewer samples")
+            budget.check(path, (y.shape[-1], y.shape[-2]), f"pixels for {more + 1} samples")
 
     def _measurement(self, path: Path) -> Measurement:
         return read_measurement(path, max_pixels=self.max_pixels, need=NEED)
@@ -380,8 +394,7 @@ class Restoration:
         p = self.plan
         prior = prior_words(p.prior_name, getattr(p.prior, "kind", None))
         lines = [
-            f"{self.operator}, prior {prior}, {self.result.nfe} network "
-            + ("evaluation" if self.result.nfe == 1 else "evaluations"),
+            f"{self.operator}, prior {prior}, " + count_of(self.result.nfe, "network evaluation"),
             f"method: {p.method} ({p.method_from}), aim {p.options.aim}",
             f"noise: sigma_y = {p.sigma_y:.4g} ({p.sigma_y_from})",
             f"parameters: {p.parameters_from}",

@@ -15,6 +15,7 @@ from torch import Tensor
 from pnpcm import __version__
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
+from pnpcm.io.reading import Budget
 from pnpcm.io.staging import staging
 from pnpcm.linalg import to_channels
 from pnpcm.mri.masks import MaskChoice
@@ -25,6 +26,7 @@ from pnpcm.mri.sampling import describe_mask
 from pnpcm.mri.scan import Scan, crop_centre, geometry_of
 from pnpcm.mri.scores import Scores, fastmri_scores, paper_scores
 from pnpcm.mri.writers import Volume, volume_files, write_formats
+from pnpcm.names import count_of
 from pnpcm.operators.traits import Misfit
 from pnpcm.priors import with_sets
 from pnpcm.problems import Custom, Problem
@@ -36,6 +38,8 @@ from pnpcm.recon.record import Request, Watch, publish_result, unwatched
 from pnpcm.recon.run import run, timed
 
 DEFAULT_PRIOR = "mri"
+SAMPLE = 40
+"""Bytes per pixel of every sample of a batch: complex numbers in up to five copies."""
 Solve = Callable[[Slices, list[list[int]]], Tensor]
 """From slices and ``seeds[sample][slice]`` to images ``(samples, B, 2, H, W)``."""
 Page = dict[str, Tensor | None]
@@ -220,6 +224,11 @@ class ScanJob:
 
     def _plan(self, scan: Scan) -> tuple[ScanPlan, dict[str, float]]:
         size = self.how.crop_first or scan.size
+        samples, at_once = self.options.samples, min(self.options.batch, scan.n_slices)
+        if samples > 1 and self.max_pixels is None:
+            budget = Budget(SAMPLE, move="use fewer samples or a smaller batch")
+            what = "pixels (samples × slices of a batch × sides)"
+            budget.check(scan.name, (samples, at_once, *size), what)
         mask = None if self.mask is None else self.mask.draw(size)
         how = self.how if mask is None else replace(self.how, mask=mask)
         slices = parse_slices(self.slices, scan.n_slices)
@@ -271,7 +280,7 @@ def volume_report(volume: Volume) -> str:
     record, (slices, height, width) = volume.record, volume.shape
     judged = Check.from_dict(record["check"])
     lines = [
-        f"{volume.name}: {slices} slices of {height}×{width}, {record['sampling']}",
+        f"{volume.name}: {count_of(slices, 'slice')} of {height}×{width}, {record['sampling']}",
         f"method: {record['method']} ({record['method_from']}), "
         f"prior {prior_words(record['prior'], record['prior_kind'])}, aim {record['aim']}",
         f"noise: sigma_y = {record['sigma_y']:.4g} ({record['sigma_y_from']})",

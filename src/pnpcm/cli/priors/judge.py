@@ -11,6 +11,7 @@ import typer
 from pnpcm import __version__
 from pnpcm.cli.priors.shared import Kind, Name, Seed, console, label_of, make_folder
 from pnpcm.errors import ArgumentError
+from pnpcm.names import count_of
 
 if TYPE_CHECKING:
     from pnpcm.core import Prior
@@ -67,7 +68,8 @@ def sample(
     label = f"{label_of(name, prior)} {drawn.kind}, {drawn.nfe} NFE"
     save_picture(out, sheet(drawn, prior, label))
     write_json(out.with_suffix(".json"), settings)
-    print(f"{n} images of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
+    images = count_of(n, "image")
+    print(f"{images} of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
 
 
 def evaluate(

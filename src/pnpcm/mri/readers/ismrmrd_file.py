@@ -33,6 +33,7 @@ from pnpcm.mri.readers.opening import (
     remove_oversampling,
 )
 from pnpcm.mri.scan import Geometry, Scan, Vector
+from pnpcm.names import count_of
 
 
 # slice order and geometry, from the headers of the acquisitions ----------------------------------
@@ -268,7 +269,7 @@ def _noise(raw: Raw, grid: Lines, n_coils: int) -> tuple[Tensor | None, list[str
     ratio = own / image if image > 0 and own > 0 else 1.0
     scale = (ratio / grid.repeats()) ** 0.5
     noise = np.concatenate(list(raw.samples(rows)), axis=1)
-    notes = [f"noise measured in {noise.shape[1]} samples"]
+    notes = [f"noise measured in {count_of(noise.shape[1], 'sample')}"]
     if abs(scale - 1) > 0.01:
         notes = [f"{notes[0]}, scaled by {scale:.3g} to bandwidth and averages of the image"]
     return torch.from_numpy(noise.astype(np.complex64) * np.float32(scale)), notes

@@ -13,6 +13,7 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError
 from pnpcm.mri.readers.header import Header, Limit, limit_notes
 from pnpcm.mri.readers.opening import Array
+from pnpcm.names import count_of
 
 # bits of an acquisition's flags: the standard counts them from 1
 NOISE, CALIBRATION, REVERSE = (np.uint64(1 << (bit - 1)) for bit in (19, 20, 22))
@@ -58,16 +59,20 @@ def imaging_lines(path: Path, header: Header, heads: Array) -> tuple[Array, list
     for name, bits in ASIDE.items():
         found = (flags & np.uint64(sum(1 << (bit - 1) for bit in bits))) != 0
         if found.any():
-            notes.append(f"{int(found.sum())} {name} lines left out")
+            notes.append(f"{count_of(int(found.sum()), f'{name} line')} left out")
         aside |= found
     if header.calibration in ("separate", "external"):
         found = (flags & CALIBRATION) != 0
         if found.any():
-            notes.append(f"{int(found.sum())} lines of a separate calibration scan left out")
+            notes.append(
+                f"{count_of(int(found.sum()), 'line')} of a separate calibration scan left out"
+            )
         aside |= found
     other = (heads["encoding_space_ref"] != 0) & ~aside
     if other.any():
-        notes.append(f"{int(other.sum())} lines of other encodings than the first left out")
+        notes.append(
+            f"{count_of(int(other.sum()), 'line')} of other encodings than the first left out"
+        )
     rows = np.flatnonzero(~aside & ~other)
     if not len(rows):
         raise ArgumentError(

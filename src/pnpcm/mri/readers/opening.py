@@ -20,7 +20,7 @@ Choice = Mapping[str, int | None]
 HELD = 32
 """Bytes of memory per sample of an array that is read as a whole: as stored, and transformed."""
 NEED = 500
-"""Bytes per sample of a slice that a reconstruction needs (``benchmarks/mri_volume.py``)."""
+"""Bytes per sample of a slice that a reconstruction needs (``benchmarks/speed/mri_volume.py``)."""
 OUTSIDE = "k-space outside the file's mask was set to zero"
 
 

@@ -27,6 +27,7 @@ from pnpcm.mri.readers.ismrmrd_file import Raw, scan_of_lines
 from pnpcm.mri.readers.lines import CALIBRATION, REVERSE
 from pnpcm.mri.readers.opening import Array, Choice
 from pnpcm.mri.scan import Protocol, Scan, Vector
+from pnpcm.names import count_of
 
 FORMAT = "Siemens twix"
 TRAJECTORIES = {1: "cartesian", 2: "radial", 4: "spiral", 8: "blade"}
@@ -192,7 +193,7 @@ def raw_of(path: Path, measurements: Sequence[Mapping[str, Any]]) -> Raw:
             aside[kind] += 1
         if not kinds:
             blocks.append(block)
-    notes += [f"{n} {kind} lines left out" for kind, n in aside.items() if n]
+    notes += [f"{count_of(n, f'{kind} line')} left out" for kind, n in aside.items() if n]
     if not blocks:
         raise ArgumentError(
             f"{path} has {len(scan['mdb'])} lines but no imaging lines; give the file of the scan, "
