@@ -96,11 +96,13 @@ def contest() -> str:
     lines = [
         [c["method"], *scores(c).split(" / "), str(c["nfe"]), f"{c['seconds']:.2f}"] for c in order
     ]
+    commit = re.search(r"commit (\w+)", head.get("remark", ""))  # of a script that is gone
+    origin = f"`{head['command']}`" + (f" of commit {commit[1]}" if commit else "")
     seeds = {seed for name in CONTEST for seed in found[name]["seeds"]}
     images = {len(found[name]["images"]) for name in CONTEST}
     return (
         table(["method", "PSNR (dB)", "LPIPS", "NFE", "seconds"], lines)
-        + f"\n\nSuper-resolution by 4, sigma_y 0.05 (`{head['command']}`, {head['finished']}): "
+        + f"\n\nSuper-resolution by 4, sigma_y 0.05 ({origin}, {head['finished']}): "
         f"prior `faces`, {_one(images)} images\nof FairFace (validation, 64×64), "
         f"seed {min(seeds)}, one core of a busy machine. Each method has the best of\n12 trials on "
         "training images, the shipped preset of 60."
