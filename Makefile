@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := .venv-tools
 BIN_APP := .venv-app/bin
+DIST := .venv-dist
 
-.PHONY: demo test test-app slow lint types fuzz laws benchmark priors priors-status audit sbom clean
+.PHONY: demo test test-app slow lint types fuzz laws benchmark priors priors-status audit sbom dist clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
@@ -50,6 +51,19 @@ sbom: $(VENV)/.test $(TOOLS)/.ready
 	$(TOOLS)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
 		--output-format JSON --output-file out/sbom.json $(BIN)/python
 
+# sdist and wheel in dist/, then the wheel in a clean environment: doctor, restore, demo
+dist: $(DIST)/.ready
+	rm -rf build dist
+	$(DIST)/bin/python -m build --no-isolation
+	ls -l dist
+	$(DIST)/bin/python tools/check_wheel.py
+
+$(DIST)/.ready:
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip install -q build==1.6.1 pyproject_hooks==1.3.3 packaging==26.3 \
+		setuptools==84.2.1
+	touch $@
+
 # of their own, so that what they need is not part of what they describe
 $(TOOLS)/.ready:
 	$(PYTHON) -m venv $(TOOLS)
@@ -77,4 +91,4 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TOOLS) .venv-app out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) $(DIST) .venv-app build dist out .mypy_cache .ruff_cache .pytest_cache

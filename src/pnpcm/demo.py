@@ -72,25 +72,19 @@ def run_demo(out: Path, *, seed: int = 0) -> Iterator[Row]:
     rows: list[Row] = []
     sheets: list[Picture] = []
     record: dict[str, Any] = {"seed": seed}
-    for task, make in TASKS.items():
-        generator = torch.Generator().manual_seed(seed)
-        problem = make(generator)
-        preset = PRESETS[problem.preset]
-        y = measure(problem.operator, problem.x_true, preset.sigma_y, generator=generator)
-        solver = PnPCM(load_prior(preset.prior), preset.solver)
-        result = solver(y, problem.operator, generator=generator)
-        row, panels = _judge(task, problem, y, result)
+    for task in TASKS:
+        solved = solve_task(task, seed=seed)
+        row, pictures = solved.row, solved.pictures
+        panels = [
+            (f"{task}: measured", pictures["measured"][0]),
+            (f"before {row.psnr_before:.2f} dB", pictures["before"][0]),
+            (f"pnpcm, {count_of(row.nfe, 'evaluation')} {row.psnr:.2f} dB", pictures["pnpcm"][0]),
+            ("true", pictures["true"][0]),
+        ]
         sheets.append(strip(panels))
         save_picture(out / f"{task}.png", sheets[-1])
         rows.append(row)
-        record[task] = {
-            "operator": repr(problem.operator),
-            "preset": problem.preset,
-            "prior": preset.prior,
-            "sigma_y": preset.sigma_y,
-            "solver": preset.solver.to_dict(),
-            "result": asdict(row),
-        }
+        record[task] = solved.record
         yield row
     save_picture(out / "overview.png", stack(sheets))
     write_json(out / "results.json", record)
@@ -115,9 +109,36 @@ def cells(row: Row) -> tuple[str, ...]:
     return (row.task, row.note, *scores, str(row.nfe), f"{row.seconds:.1f}")
 
 
-def _judge(
-    task: str, problem: Example, y: Tensor, result: Result
-) -> tuple[Row, list[tuple[str, Tensor]]]:
+@dataclass(frozen=True)
+class Solved:
+    """One task: its scores, images ``(1, C, H, W)`` in [-1, 1] by name, and configuration."""
+
+    row: Row
+    pictures: dict[str, Tensor]  # measured, before, pnpcm, true
+    record: dict[str, Any]
+
+
+def solve_task(task: str, *, seed: int = 0) -> Solved:
+    """Measure and solve one row of ``TASKS``, with the preset of its prior."""
+    generator = torch.Generator().manual_seed(seed)
+    problem = TASKS[task](generator)
+    preset = PRESETS[problem.preset]
+    y = measure(problem.operator, problem.x_true, preset.sigma_y, generator=generator)
+    solver = PnPCM(load_prior(preset.prior), preset.solver)
+    result = solver(y, problem.operator, generator=generator)
+    row, pictures = _judge(task, problem, y, result)
+    record = {
+        "operator": repr(problem.operator),
+        "preset": problem.preset,
+        "prior": preset.prior,
+        "sigma_y": preset.sigma_y,
+        "solver": preset.solver.to_dict(),
+        "result": asdict(row),
+    }
+    return Solved(row, pictures, record)
+
+
+def _judge(task: str, problem: Example, y: Tensor, result: Result) -> tuple[Row, dict[str, Tensor]]:
     """Scores and images of one result."""
     x, x_true, operator = result.x, problem.x_true, problem.operator
     if isinstance(operator, PhaseRetrieval):
@@ -137,13 +158,7 @@ def _judge(
         nfe=result.nfe,
         seconds=result.seconds,
     )
-    panels = [
-        (f"{task}: measured", measured(y)[0]),
-        (f"before {row.psnr_before:.2f} dB", pictures["before"][0]),
-        (f"pnpcm, {count_of(row.nfe, 'evaluation')} {row.psnr:.2f} dB", pictures["pnpcm"][0]),
-        ("true", pictures["true"][0]),
-    ]
-    return row, panels
+    return row, pictures | {"measured": measured(y)}
 
 
 # the problems ------------------------------------------------------------------------------------
