@@ -43,8 +43,8 @@ generator = torch.Generator().manual_seed(0)
 print(pnpcm.check_operator(operator, x_true, generator=generator))
 
 # %%
-# No preset knows this operator. Two ways: ``restore`` takes the parameters from a rule fitted to the
-# presets and starts without a guess; or you give a preset of a similar problem and a start. The
+# No preset knows this operator. Two ways: ``restore`` takes the parameters from a rule fitted to
+# the presets and starts without a guess; or you give a preset of a similar problem and a start. The
 # start here is the mean of the measured neighbours of each colour.
 
 y = pnpcm.measure(operator, x_true, sigma_y=0.02, generator=generator)
@@ -74,6 +74,6 @@ for axis, (title, image) in zip(axes, panels.items(), strict=True):
 scores = {name: f"{float(psnr(image, x_true)):.2f} dB" for name, image in panels.items()}
 print(
     f"Mean of neighbours {scores['neighbours']}, restore by the rule {scores['by rule']}, preset "
-    f"with a start {scores['preset and start']} in {result.nfe} evaluations: for an operator unlike "
-    "those of the presets, a start matters."
+    f"with a start {scores['preset and start']} in {result.nfe} evaluations: for an operator "
+    "unlike those of the presets, a start matters."
 )
