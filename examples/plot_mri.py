@@ -6,7 +6,6 @@ A simulated multi-coil scan is written as a fastMRI file, undersampled by 4 and 
 maps, scale and parameters are estimated from the undersampled data.
 """
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -18,11 +17,12 @@ import pnpcm
 # %%
 # A phantom of 96×96 pixels in 8 coils, with correlated noise and a smooth phase.
 
-os.chdir(tempfile.mkdtemp())
-pnpcm.mri.write_simulated(Path("full.h5"), pnpcm.mri.phantoms(1, (96, 96)), n_coils=8)
+folder = tempfile.TemporaryDirectory()
+full = Path(folder.name) / "full.h5"
+pnpcm.mri.write_simulated(full, pnpcm.mri.phantoms(1, (96, 96)), n_coils=8)
 generator = torch.Generator().manual_seed(0)
 mask = pnpcm.mri.gaussian1d(96, 4, 16, generator=generator)  # 24 of 96 lines, 16 in the middle
-scan = pnpcm.mri.read_scan("full.h5")
+scan = pnpcm.mri.read_scan(full)
 
 # %%
 # The zero-filled image, root sum of squares over the coils, and the reconstruction.

@@ -11,7 +11,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-LOADING = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src")}
+LOADING = {
+    ("script", "src"),
+    ("link", "href"),
+    ("img", "src"),
+    ("iframe", "src"),
+    ("source", "src"),
+}
 """Attributes whose files a browser loads by itself."""
 CSS = re.compile(r"""(?:url\(|@import)\s*["']?(https?:)?//""")
 
@@ -62,5 +68,7 @@ def findings(folder: Path) -> list[str]:
 
 if __name__ == "__main__":
     lines = findings(Path(sys.argv[1]))
-    print("\n".join(lines) or "all links within the pages are valid; nothing is loaded from a network")
+    print(
+        "\n".join(lines) or "all links within the pages are valid; nothing is loaded from a network"
+    )
     sys.exit(bool(lines))
