@@ -67,7 +67,7 @@ sphinx_gallery_conf = {
     "image_scrapers": ("matplotlib",),
     "matplotlib_animations": False,
     "reference_url": {},
-    "plot_gallery": "True",
+    "write_computation_times": False,  # its page loads scripts of other hosts
     "notebook_images": False,
 }
 

@@ -41,6 +41,9 @@ class Page(HTMLParser):
             elif tag == "a" and name == "href":
                 self.links.append(value)
 
+    def has(self, anchor: str) -> bool:
+        return anchor in ("", "top") or anchor in self.anchors
+
 
 def findings(folder: Path) -> list[str]:
     """One line per bad link and per file of another host."""
@@ -57,9 +60,8 @@ def findings(folder: Path) -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.exists():
                 found.append(f"{name} refers to {value}, which does not exist")
-            elif parts.fragment and target in pages:
-                if unquote(parts.fragment) not in pages[target].anchors:
-                    found.append(f"{name} refers to {value}, a place that does not exist")
+            elif target in pages and not pages[target].has(unquote(parts.fragment)):
+                found.append(f"{name} refers to {value}, a place that does not exist")
     for sheet in folder.rglob("*.css"):
         if CSS.search(sheet.read_text(encoding="utf-8")):
             found.append(f"{sheet.relative_to(folder)} loads a file of another host")
