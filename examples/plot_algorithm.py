@@ -2,8 +2,8 @@
 The iterations of PnP-CM
 ========================
 
-One run of Algorithm 1, step by step: the data step z, the image v with fresh noise that the
-consistency model is given, its result x, and the three schedules. :doc:`/guide/how` explains them.
+One run of Algorithm 1, step by step: the data step z, the result x of the consistency model, and
+the three schedules. :doc:`/guide/how` explains them.
 """
 
 from importlib.resources import files
