@@ -112,7 +112,7 @@ def application(work: Work) -> Any:
 
         from pnpcm.app.page import page
     except ImportError as error:
-        raise MissingExtraError("the app needs Gradio; run pip install 'pnpcm[app]'") from error
+        raise MissingExtraError("the app needs Gradio; pip install pnpcm[app]") from error
     blocks = page(work, make_examples(root / "examples"))
     blocks.queue(max_size=limits.queue)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
