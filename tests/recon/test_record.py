@@ -94,6 +94,16 @@ def test_ctrl_c_stops_the_run(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "c.txt").exists()
 
 
+def test_temporary_files_of_a_killed_worker_go_also_in_a_new_folder(tmp_path: Path) -> None:
+    inputs = [put(tmp_path / "in" / f"{each}.txt") for each in ("a", "b")]
+    out = tmp_path / "new"
+    outcomes = process(inputs, [out / path.name for path in inputs], Copy())
+    next(outcomes)
+    put(out / ".pnpcm-0123456789abcdef" / "half-written.txt")  # as after SIGKILL: no lock
+    assert [one.status for one in outcomes] == ["done"]
+    assert not list(out.glob(".pnpcm-*"))
+
+
 def test_names_that_are_not_utf8_and_links_to_themselves(tmp_path: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.txt"))
     odd.write_text("latin-1")

@@ -197,7 +197,7 @@ def process(
     without a result.
     """
     check_outputs(inputs, targets, work)
-    folders = {target.parent for target in targets if target.parent.is_dir()}
+    folders = {target.parent for target in targets}  # some are made by the run
     for folder in folders:
         remove_leftovers(folder)
     if client is not None:
