@@ -119,6 +119,8 @@ def test_overrides_win_and_are_checked(tmp_path: Path) -> None:
         read_recipe(path, "edm", ["optimizer.lr=fast"])
     with pytest.raises(ArgumentError, match="expected int"):
         read_recipe(path, "edm", ["steps=2.5"])
+    with pytest.raises(ArgumentError, match=r"evaluate_every must be a whole number, at least 1"):
+        read_recipe(path, "edm", ["report.evaluate_every=0"])
     with pytest.raises(ArgumentError, match="is for 'pnpcm train edm'"):
         read_recipe(path, "distill")
     with pytest.raises(ArgumentError, match="which is not a file"):

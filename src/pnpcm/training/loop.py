@@ -79,7 +79,8 @@ def train(recipe: Recipe, folder: Path, *, max_seconds: float | None = None) -> 
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(recipe.optimizer, state.step, recipe.steps)
             with accelerator.accumulate(student):
-                loss = recipe.objective(nets, batch).mean()
+                with accelerator.autocast():  # also LPIPS, which is half of the time
+                    loss = recipe.objective(nets, batch).mean()
                 accelerator.backward(loss)
                 micro_losses.append(accelerator.reduce(loss.detach(), "mean"))
                 if not accelerator.sync_gradients:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pnpcm.arguments import check_count
 from pnpcm.core import Config
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.io.yaml_files import build, parse, read_mapping
@@ -90,6 +91,10 @@ class ReportConfig(Config):
     sigmas: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 5.0, 20.0, 80.0)
     sample_size: int | None = None
     sample_steps: int = 18
+
+    def __post_init__(self) -> None:
+        for name in ("log_every", "evaluate_every", "images", "sample_steps"):
+            check_count(f"report.{name}", getattr(self, name))
 
 
 @dataclass(frozen=True)
