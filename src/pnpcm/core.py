@@ -56,6 +56,22 @@ class Prior(Protocol):
         ...
 
 
+def is_linear(operator: Operator) -> bool:
+    """The operator's ``linear`` flag if it has one, else whether it has an adjoint."""
+    return bool(getattr(operator, "linear", hasattr(operator, "A_adjoint")))
+
+
+def has_adjoint(operator: Operator) -> bool:
+    """Whether the operator is linear and has ``A_adjoint``."""
+    return is_linear(operator) and hasattr(operator, "A_adjoint")
+
+
+def name_of(operator: Operator) -> str:
+    """The operator with its parameters if it says them in ``repr``, else the name of its class."""
+    silent = type(operator).__repr__ in (object.__repr__, torch.nn.Module.__repr__)
+    return type(operator).__name__ if silent else repr(operator)
+
+
 @runtime_checkable
 class DataStep(Protocol):
     """The inner problem that pulls toward ``y``: argmin_z ½‖A(z) − y‖² + ρ/2 ‖z − v‖²."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnpcm.core import Operator
+from pnpcm.core import Operator, name_of
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.linalg import inner, like_form, norm, power_norm
 from pnpcm.rng import randn_like
@@ -78,7 +78,7 @@ def check_operator(
         y = op.A(x.clone())
     except Exception as error:  # any error of the operator is part of the report
         law = Law("A(x)", math.inf, bound, f"raises {type(error).__name__}: {error}")
-        return OperatorReport(_name(operator), (law,), None)
+        return OperatorReport(name_of(operator), (law,), None)
     v, other = randn_like(y, generator), randn_like(x, generator)
 
     def unchanged() -> float:
@@ -93,7 +93,7 @@ def check_operator(
         _try("differentiable", lambda: _vjp_error(op, x, v), bound, "A loses the graph"),
     ]
     if not hasattr(operator, "A_adjoint"):
-        return OperatorReport(_name(operator), tuple(laws), None)
+        return OperatorReport(name_of(operator), tuple(laws), None)
     laws += [
         _try("adjoint", lambda: _adjoint_error(op, x, y, v), bound, "A_adjoint is not Aᵀ"),
         _try(
@@ -116,7 +116,7 @@ def check_operator(
                     "prox_l2 does not minimise γ/2‖Ax−y‖² + ½‖x−z‖²",
                 )
             )
-    return OperatorReport(_name(operator), tuple(laws), size)
+    return OperatorReport(name_of(operator), tuple(laws), size)
 
 
 def _try(name: str, error: Callable[[], float], bound: float, hint: str) -> Law:
@@ -183,10 +183,3 @@ def _image_for(operator: Operator, generator: torch.Generator) -> Tensor:
             "give an image (B, C, H, W)"
         )
     return torch.rand((2, *shape), generator=generator) * 2 - 1
-
-
-def _name(operator: Operator) -> str:
-    own = type(operator).__repr__ is not object.__repr__ and not isinstance(
-        operator, torch.nn.Module
-    )
-    return repr(operator) if own else type(operator).__name__

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pnpcm.core import Generators
@@ -15,6 +16,9 @@ Map = Callable[[Tensor], Tensor]
 
 BLOCK = 1 << 20
 """Values per block where large intermediates are avoided; a block fits into a CPU cache."""
+TENSION = 0.05
+"""Weight of the Laplacian beside its square. 0 to 0.1 fill narrow holes equally well (scratches,
+text, 30 and 70 % missing on 8 training crops); without it wide holes overshoot."""
 
 
 def expand(values: Tensor, x: Tensor) -> Tensor:
@@ -116,6 +120,35 @@ def cg(
         p.mul_(expand(beta, p)).add_(d)
         rd = rd_next
     return x
+
+
+def laplacian(x: Tensor) -> Tensor:
+    """L x of images ``(B, C, H, W)`` or planes ``(P, H, W)``: 5 points, mirrored borders."""
+    p = F.pad(x, (1, 1, 1, 1), mode="replicate")
+    return 4 * x - p[..., :-2, 1:-1] - p[..., 2:, 1:-1] - p[..., 1:-1, :-2] - p[..., 1:-1, 2:]
+
+
+def smooth_fit(
+    normal: Map, b: Tensor, *, weight: float = 0.1, tension: float = TENSION, max_iter: int = 60
+) -> Tensor:
+    r"""A smooth image that explains the data of a linear operator, ``(B, C, H, W)``, real.
+
+    .. math:: \operatorname{argmin}_x \tfrac12\|Ax - y\|^2
+              + \tfrac{\lambda}{2} \langle x, (L^2 + \tau L)\, x\rangle,
+              \quad \lambda = \texttt{weight} \cdot \|A\|^2,
+
+    by CG, with ``normal`` AᵀA, ``b`` Aᵀy, L the Laplacian and τ the ``tension``: pixels that A does
+    not measure are interpolated, the null space of a blur stays empty.
+    """
+    same = [torch.Generator().manual_seed(0) for _ in b]  # a batch gives the results of its images
+    gain = power_norm(normal, b, generator=same, n_iter=20, tol=0)
+    scale = expand(weight * gain.square(), b)
+
+    def regular(x: Tensor) -> Tensor:
+        once = laplacian(x)
+        return normal(x) + scale * (laplacian(once) + tension * once)
+
+    return cg(regular, b, max_iter=max_iter, tol=1e-4)
 
 
 def power_norm(

@@ -360,11 +360,11 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         (("--task", "denoize"), "did you mean 'denoise'"),
         (("--task", "denoise", "--factor", 4), "does not take factor"),
-        (("--task", "deblur"), "exactly one of kernel"),
+        (("--task", "deblur"), "motion; for example --gaussian 9,2 (size and sigma)"),
         (("--task", "deblur", "--gaussian", "5"), "expected two numbers"),
         (("--task", "inpaint"), "needs --mask"),
         (("--task", "phase-retrieval"), "a measurement file"),
-        ((), "give --task"),
+        ((), "give --task, one of denoise, inpaint,"),
         (("--task", "denoise", "--sigma-y", "loud"), "expected auto or a number"),
         (("--task", "denoise", "--sigma-y", "25"), "25 of 255 is 0.098: write 0.098 or"),
         (("--task", "denoise", "--sigma-y", "25/0"), "expected auto or a number"),

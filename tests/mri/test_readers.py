@@ -676,6 +676,9 @@ def test_damaged_files_raise_our_own_errors(tmp_path: Path, suffix: str) -> None
 
 
 def test_unknown_names_and_pickles_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"picture")
+    with pytest.raises(ArgumentError, match=r"a picture is restored by pnpcm restore"):
+        read_scan(tmp_path / "a.png")
     (tmp_path / "a.raw").write_bytes(b"meas")
     with pytest.raises(ArgumentError, match=r"suffix '\.raw' is not that of a raw data format"):
         read_scan(tmp_path / "a.raw")

@@ -79,12 +79,26 @@ def numbers(**choices: Any) -> Numbered:
     return choose_numbers(Denoise(), problem, method, "natural", 0.05, options)
 
 
-def test_samples_and_perception_get_noise_unless_the_user_says_otherwise() -> None:
-    assert numbers(method="pnp-cm").config.noise_scale < 0.1  # type: ignore[attr-defined]
-    for choices in ({"samples": 4}, {"aim": "perception"}):
-        assert numbers(**choices).config.noise_scale == 1  # type: ignore[attr-defined]
-    told = numbers(samples=4, settings={"noise_scale": 0.01})
-    assert told.config.noise_scale == 0.01  # type: ignore[attr-defined]
+def photo_numbers(prior: str, **choices: Any) -> Any:
+    """The configuration of PnP-CM with a consistency model, enlarging by 3."""
+    task, options = SuperRes(3), Options(method="pnp-cm", **choices)
+    problem = task.problem(torch.zeros(1, 3, 8, 8))
+    found = choose_numbers(task, problem, "pnp-cm", prior, 0.05, options, kind="consistency")
+    return found.config
+
+
+def test_samples_get_noise_unless_the_user_says_otherwise() -> None:
+    assert photo_numbers("natural").noise_scale < 0.1
+    assert photo_numbers("natural", samples=4).noise_scale == 1
+    told = photo_numbers("natural", samples=4, settings={"noise_scale": 0.01})
+    assert told.noise_scale == 0.01
+
+
+def test_perception_injects_noise_where_that_is_better() -> None:
+    """In `faces`, not in `natural`, whose consistency model has the numbers of the denoiser."""
+    assert photo_numbers("faces", aim="perception").noise_scale == 1
+    assert photo_numbers("natural", aim="perception") == photo_numbers("natural")
+    assert photo_numbers("natural", aim="perception").n_steps == 8
 
 
 def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None:
@@ -94,20 +108,21 @@ def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None
     row = PRESETS["natural-perception/superres-4"]
 
     def found(**choices: Any) -> Any:
-        options = Options(method="pnp-cm", steps=4, **choices)
+        options = Options(method="pnp-cm", **choices)
         return choose_numbers(task, problem, "pnp-cm", "natural", 0.05, options, kind="consistency")
 
     assert row.aim == "perception"
     assert found(aim="perception").config == row.solver
-    assert found().config == PRESETS["natural/superres-4"].solver
+    assert found(aim="perception", steps=row.solver.n_steps).config == row.solver
+    assert found(aim="perception", steps=8).config == PRESETS["natural-edm/superres-4"].solver
+    assert found().config == PRESETS["natural-edm/superres-4"].solver
     assert found(aim="perception", samples=4).config.noise_scale == 1
 
 
 @pytest.mark.parametrize("aim", [0.25, 0.5, 1.0])
 def test_the_prior_is_told_of_the_noise_that_is_injected(aim: float) -> None:
     """Residual noise t and injected noise s t, s = aim/2, make √(1 + s²) t."""
-    plain: Any = numbers(method="pnp-cm").config
-    found: Any = numbers(aim=aim).config
+    plain, found = photo_numbers("faces"), photo_numbers("faces", aim=aim)
     told = [(1 + d) * s for d, s in zip(plain.deltas, plain.sigmas, strict=True)]
     assert found.sigmas == pytest.approx([aim / 2 * t for t in told])
     both = [(1 + d) * s for d, s in zip(found.deltas, found.sigmas, strict=True)]

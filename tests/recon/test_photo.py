@@ -2,14 +2,17 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import avg_pool2d, conv2d
 
 import pnpcm
+from pnpcm.core import Operator
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.io.files import read_image
 from pnpcm.metrics import psnr
@@ -24,8 +27,10 @@ from pnpcm.problems import (
     PhaseRetrievalTask,
     SuperRes,
     Task,
+    samples_image,
 )
 from pnpcm.problems.measurement import simulate
+from pnpcm.problems.task import conditioning
 from pnpcm.recon import Options, Restoration, restore
 from pnpcm.recon.photo import restore_with
 from pnpcm.recon.plan import Priors
@@ -73,6 +78,37 @@ def test_fidelity_uses_the_denoiser_and_perception_the_consistency_model() -> No
     named = restore(measured.y, measured.task, sigma_y=0.05, preset="natural/superres-4")
     assert named.plan.to_dict()["prior_kind"] == "consistency"
     assert named.result.nfe == 4
+
+
+def test_an_aim_between_the_two_blends_their_priors() -> None:
+    """(1 − a) D + a f, exactly so in denoising, at the cost of both."""
+    x = photo(48)
+    y = x + 0.2 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    ends = [restore(y, Denoise(), sigma_y=0.1, aim=aim).x for aim in ("fidelity", "perception")]
+    between = restore(y, Denoise(), sigma_y=0.1, aim=0.25)
+    apart = (between.x - torch.lerp(*ends, 0.25)).abs()  # equal but where ends are clamped
+    assert float(apart.median()) < 1e-5
+    assert float(apart.mean()) < 1e-4
+    assert between.result.nfe == 2
+    assert "denoiser and consistency model" in between.report()
+    small = SuperRes(2).operator((3, 48, 48)).A(x)
+    loop = [restore(small, SuperRes(2), sigma_y=0.01, aim=aim) for aim in (0.0, 0.5, 1.0)]
+    assert [one.result.nfe for one in loop] == [8, 16, 8]
+    near, far = (float((one.x - loop[1].x).square().mean()) for one in (loop[0], loop[2]))
+    assert max(near, far) < float((loop[0].x - loop[2].x).square().mean())
+
+
+@pytest.mark.parametrize("sigma_y", [0.05, 0.2])
+def test_denoising_for_perception_is_one_call_of_the_consistency_model(sigma_y: float) -> None:
+    x = photo(64)
+    y = x + 2 * sigma_y * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    done = restore(y, Denoise(), sigma_y=sigma_y, aim="perception")
+    with torch.no_grad():
+        expected = pnpcm.load_prior("natural", kind="consistency")(y, 2 * sigma_y).clamp(-1, 1)
+    assert done.result.nfe == 1
+    assert torch.allclose(done.x, expected, atol=1e-4)
+    several = restore(y, Denoise(), sigma_y=sigma_y, aim="perception", steps=2)
+    assert several.result.nfe == 2
 
 
 def test_inpainting_with_noise_is_not_behind_pnp_admm_with_the_same_evaluations() -> None:
@@ -161,14 +197,8 @@ def test_samples_have_mean_spread_and_one_of_them(tmp_path: Path) -> None:
     done = restore(measured.y, measured.task, sigma_y=0.05, samples=5, seed=7)
     assert done.std is not None
     assert done.x.shape == done.std.shape == done.sample.shape == x.shape
-    alone = restore(
-        measured.y,
-        measured.task,
-        sigma_y=0.05,
-        seed=7,
-        aim="perception",
-    )
-    assert float((alone.x - done.sample).abs().max()) < 1e-5  # the first sample is that of the seed
+    fewer = restore(measured.y, measured.task, sigma_y=0.05, samples=2, seed=7)
+    assert float((fewer.sample - done.sample).abs().max()) < 1e-5  # the first is that of the seed
     assert float(done.std.mean()) > 1e-4
     written = done.save(tmp_path / "out.png")
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(p.name for p in written)
@@ -184,13 +214,90 @@ def test_grey_images_pass_a_colour_prior() -> None:
     assert any("grey" in note for note in done.notes)
 
 
-def test_a_users_own_operator() -> None:
+class Bayer:
+    """One colour per pixel; only A and its adjoint."""
+
+    def __init__(self, side: int) -> None:
+        pattern = torch.zeros(3, 2, 2)
+        pattern[0, 0, 0] = pattern[1, 0, 1] = pattern[1, 1, 0] = pattern[2, 1, 1] = 1
+        self.pattern = pattern.repeat(1, side // 2, side // 2)
+
+    def A(self, x: Tensor) -> Tensor:
+        return (self.pattern * x).sum(1, keepdim=True)
+
+    def A_adjoint(self, y: Tensor) -> Tensor:
+        return self.pattern * y
+
+
+class EverySecondRow:
+    def A(self, x: Tensor) -> Tensor:
+        return x[..., ::2, :]
+
+    def A_adjoint(self, y: Tensor) -> Tensor:
+        return torch.stack([y, 0 * y], dim=-2).flatten(-3, -2)
+
+
+def bilinear_bayer(y: Tensor) -> Tensor:
+    """Means of the measured neighbours of each colour."""
+    weights = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]]).expand(3, 1, 3, 3)
+    pattern = Bayer(y.shape[-1]).pattern[None]
+    total, count = (conv2d(v, weights, padding=1, groups=3) for v in (pattern * y, pattern))
+    return total / count
+
+
+def bilinear_rows(y: Tensor) -> Tensor:
+    below = torch.cat([y[..., 1:, :], y[..., -1:, :]], dim=-2)
+    return torch.stack([y, (y + below) / 2], dim=-2).flatten(-3, -2)
+
+
+@pytest.mark.parametrize(
+    ("operator", "interpolate", "ahead"),
+    [(Bayer(96), bilinear_bayer, 3.0), (EverySecondRow(), bilinear_rows, 1.0)],
+)
+@pytest.mark.parametrize("sigma_y", [0.01, 0.05])
+def test_operators_of_users_that_sample_are_ahead_of_interpolation(
+    operator: Operator, interpolate: Callable[[Tensor], Tensor], ahead: float, sigma_y: float
+) -> None:
+    x = photo(96)
+    y = measure(operator, x, sigma_y, generator=torch.Generator().manual_seed(0))
+    done = restore(y, operator, sigma_y=sigma_y)
+    assert float(psnr(done.x, x)) > float(psnr(interpolate(y).clamp(-1, 1), x)) + ahead
+    assert done.plan.parameters_from == "levels for an operator without presets"
+    assert done.report().startswith(f"{type(operator).__name__}, ")
+
+
+def test_an_operator_of_a_user_that_blurs() -> None:
     x = photo(48)
     operator = FunctionOperator(lambda v: (v + v.roll(1, -1)) / 2, (3, 48, 48), linear=True)
     y = measure(operator, x, 0.05, generator=torch.Generator())
     done = restore(y, operator, sigma_y=0.05)
-    assert float(psnr(done.x, x)) > float(psnr(y, x))
-    assert "rule" in done.plan.parameters_from
+    assert float(psnr(done.x, x)) > float(psnr(y, x)) + 3
+
+
+def test_a_linear_flag_without_an_adjoint_is_a_nonlinear_problem() -> None:
+    class Half:
+        linear = True
+
+        def A(self, x: Tensor) -> Tensor:
+            return x / 2
+
+    assert conditioning(Half(), photo(16)) == (1.0, 1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("operator", "samples"),
+    [
+        (Bayer(48), True),
+        (EverySecondRow(), True),
+        (FunctionOperator(lambda v: 3 * avg_pool2d(v, 4), (3, 48, 48), linear=True), True),
+        (FunctionOperator(lambda v: (v + v.roll(1, -1)) / 2, (3, 48, 48), linear=True), False),
+        (GaussianBlur((3, 48, 48), size=5, sigma=2.0), False),
+    ],
+)
+def test_sampling_and_blurring_are_told_apart(operator: Operator, samples: bool) -> None:
+    y = operator.A(photo(48))
+    gain, _ = conditioning(operator, y)
+    assert samples_image(operator, y, gain) is samples
 
 
 def test_signs_of_phase_retrieval() -> None:

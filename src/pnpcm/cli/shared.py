@@ -91,9 +91,7 @@ def options(
     ] = None,
     aim: Annotated[
         str,
-        typer.Option(
-            help="fidelity (closest to the truth), perception (injected noise), or 0 to 1."
-        ),
+        typer.Option(help="fidelity (closest to the truth), perception (more detail), or 0 to 1."),
     ] = "fidelity",
     sigma_y: Annotated[
         str | None,

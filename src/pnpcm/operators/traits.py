@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pnpcm.core import Operator
+from pnpcm.core import Operator, has_adjoint
 
 PROX: Mapping[str, Any] = {"type": "ProxStep"}
 EIGHT_BIT_STD = 2 / 255 / math.sqrt(12)
@@ -76,8 +76,7 @@ def traits_of(operator: Operator, noise_std: float) -> Traits:
     if hasattr(operator, "traits"):
         own: Traits = operator.traits(noise_std)
         return own
-    linear = hasattr(operator, "A_adjoint") and getattr(operator, "linear", True)
-    return Traits(data_step=PROX if linear else lbfgs())
+    return Traits(data_step=PROX if has_adjoint(operator) else lbfgs())
 
 
 def misfit_of(operator: Operator, x: Tensor, y: Tensor, noise_std: float) -> Misfit:

@@ -9,7 +9,7 @@ from pnpcm.priors.denoiser import DenoiserPrior
 from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.gaussian import GaussianPrior, StationaryGaussianPrior
 from pnpcm.priors.mixture import GaussianMixturePrior
-from pnpcm.priors.wrappers import GreyPrior, SetsPrior, TiledPrior, with_sets
+from pnpcm.priors.wrappers import BlendedPrior, GreyPrior, SetsPrior, TiledPrior, with_sets
 
 PRIORS: Table[type[Any]] = Table(
     "prior",
@@ -27,6 +27,7 @@ PRIORS: Table[type[Any]] = Table(
 
 __all__ = [
     "PRIORS",
+    "BlendedPrior",
     "ConsistencyModel",
     "ControlledModel",
     "DenoiserPrior",

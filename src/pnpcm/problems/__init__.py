@@ -3,7 +3,7 @@
 from pnpcm.problems.choice import TASKS, TaskChoice, build
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
 from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask, resolve_signs
-from pnpcm.problems.task import Custom, Problem, Task
+from pnpcm.problems.task import Custom, Problem, Task, samples_image
 
 __all__ = [
     "TASKS",
@@ -20,4 +20,5 @@ __all__ = [
     "TaskChoice",
     "build",
     "resolve_signs",
+    "samples_image",
 ]

@@ -18,7 +18,7 @@ from pnpcm.errors import ArgumentError
 from pnpcm.io.arrays import NUMBER, read_array
 from pnpcm.io.photos import SUFFIXES, Photo, read_photo
 from pnpcm.io.reading import Budget
-from pnpcm.names import Table
+from pnpcm.names import TASK_NAMES, Table
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
 from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
 from pnpcm.problems.task import Custom, Task
@@ -127,7 +127,10 @@ class TaskChoice:
         if self.operator is not None:
             return Custom(import_operator(self.operator, tuple(photo.x.shape[1:]))), ()
         if self.task is None:
-            raise ArgumentError(f"{photo.path} is an image, which needs a task; give --task")
+            raise ArgumentError(
+                f"{photo.path} is an image, which needs a task; give --task, one of "
+                f"{', '.join(TASK_NAMES)}"
+            )
         if self.task == "jpeg" and not self.options:
             return Jpeg.from_file(photo.path), ()
         notes: tuple[str, ...] = ()

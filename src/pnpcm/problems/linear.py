@@ -192,7 +192,10 @@ class Deblur(Task):
 
     def __post_init__(self) -> None:
         if [self.kernel, self.gaussian, self.motion].count(None) != 2:
-            raise ArgumentError("deblur needs exactly one of kernel, gaussian and motion")
+            raise ArgumentError(
+                "deblur needs exactly one of kernel, gaussian and motion; for example gaussian=9,2 "
+                "(size and sigma) or motion=15,30 (length and angle)"
+            )
         for name, pair in (("gaussian", self.gaussian), ("motion", self.motion)):
             if pair is not None and not (
                 all(map(math.isfinite, pair)) and abs(pair[0]) <= WIDEST_KERNEL

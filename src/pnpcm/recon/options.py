@@ -55,10 +55,12 @@ class Options:
     ``prior``: name, file, folder, repository of the Hub ("hf:owner/name@revision") or object; None:
     "natural" for photographs, "mri" for scans. ``method``: row of ``SOLVERS``; None: the default of
     the task. ``aim``: "fidelity", the image closest to the truth on average (no injected noise, the
-    denoiser where it is better), "perception", a sample with detail (consistency model, injected
-    noise), or a number from 0 to 1 between them, which scales the injected noise. ``sigma_y``:
-    noise of y on the [0, 1] scale, or "auto", estimated from y; None: 0 for inpainting, whose known
-    pixels are then kept bit for bit, the value in a measurement file, else estimated.
+    denoiser where it is better), "perception", an image with more detail (the consistency model;
+    with injected noise where that is better), or a number from 0 to 1 between them: the weight of
+    the consistency model in a mean with the denoiser, and the factor of the injected noise.
+    ``sigma_y``: noise of y on the [0, 1] scale, or "auto", estimated from y; None: 0 for
+    inpainting, whose known pixels are then kept bit for bit, the value in a measurement file, else
+    estimated.
     ``steps``, ``preset``, ``settings``: parameters of the solver; the others come from a preset, a
     tuned row or the rule. ``preset``: row of ``PRESETS``, file of ``pnpcm tune``, or row of
     ``BASELINES`` (e.g. "dpir/official/superres-4"), whose numbers are used unchanged.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pnpcm import __version__
 from pnpcm.arguments import check_float
-from pnpcm.core import Config, Operator, Prior, Result, Step
+from pnpcm.core import Config, Operator, Prior, Result, Step, name_of
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
 from pnpcm.io.photos import Photo, read_photo, upright, write_photo
@@ -35,7 +35,7 @@ from pnpcm.recon.record import (
     record_path,
     unwatched,
 )
-from pnpcm.recon.run import run, timed
+from pnpcm.recon.run import rounded, run, timed
 
 DEFAULT_PRIOR = "natural"
 NEED = 200
@@ -138,7 +138,7 @@ def restore_with(
         std=pictures.std(0, keepdim=True) if several else None,
         check=judged,
         plan=planned,
-        operator=repr(problem.operator),
+        operator=name_of(problem.operator),
         notes=tuple(notes),
         seconds=seconds,
     )
@@ -303,7 +303,7 @@ class PhotoJob:
         y, task, options, _, notes = self._read(path)
         planned, problem = plan_photo(y, task, options, self.priors)
         more = {"input": str(path), "task": task.name, "options": task.plain()}
-        found = planned.to_dict() | more | {"operator": repr(problem.operator)}
+        found = planned.to_dict() | more | {"operator": name_of(problem.operator)}
         return found | {"notes": [*notes, *planned.notes]}
 
     def _read(self, path: Path) -> tuple[Tensor, Task, Options, Photo | None, tuple[str, ...]]:
@@ -386,7 +386,7 @@ class Restoration:
             "nfe": self.result.nfe,
             "check": self.check.to_dict(),
             "notes": list(self.notes),
-            "seconds": {k: round(v, 3) for k, v in self.seconds.items()},
+            "seconds": rounded(self.seconds),
         }
 
     def report(self) -> str:

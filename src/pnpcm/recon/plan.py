@@ -16,10 +16,10 @@ from pnpcm.core import Config, Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.metrics.noise_level import estimate_noise_std, noise_profile
 from pnpcm.operators.traits import traits_of
-from pnpcm.priors import GreyPrior, TiledPrior
+from pnpcm.priors import BlendedPrior, GreyPrior, TiledPrior
 from pnpcm.problems import Problem, Task
 from pnpcm.recon.options import Options
-from pnpcm.recon.parameters import choose_kinds, choose_method, choose_numbers
+from pnpcm.recon.parameters import blends, choose_kinds, choose_method, choose_numbers
 from pnpcm.solvers import SOLVERS, GradientStep, StripStep
 
 ESTIMATOR = "estimated: smallest eigenvalue of weakly textured patches (Liu, Tanaka & Okutomi)"
@@ -32,7 +32,12 @@ CORRELATED = 0.3
 SPREAD = 3.0
 """Energy of the median patch relative to the flattest above which it is texture, not noise."""
 ANY_KIND = ("consistency", "edm", "vp")
-KIND_WORDS = {"consistency": "consistency model", "edm": "denoiser", "vp": "noise predictor"}
+KIND_WORDS = {
+    "consistency": "consistency model",
+    "edm": "denoiser",
+    "vp": "noise predictor",
+    "blend": "denoiser and consistency model",
+}
 
 
 class Priors:
@@ -118,8 +123,6 @@ class Plan:
     sigma_y: float
     sigma_y_from: str
     options: Options
-    start_scale: float | None = None
-    """Start at this factor times Aᵀy, for an operator without its own start; None: no factor."""
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -155,7 +158,7 @@ def plan(
         sigma_y = _not_white(problem, sigma_y, notes)
     method, method_from = choose_method(problem, options, priors.kinds)
     solver = SOLVERS[method]
-    prior = priors(choose_kinds(method, priors.name, options)) if solver.takes_prior else None
+    prior = _prior(method, problem, options, priors) if solver.takes_prior else None
     kind = getattr(prior, "kind", None)
     chosen = choose_numbers(task, problem, method, priors.name, sigma_y, options, kind=kind)
     config = _in_strips(chosen.config, problem, options.tile)
@@ -176,9 +179,15 @@ def plan(
         sigma_y=sigma_y,
         sigma_y_from=sigma_from,
         options=options,
-        start_scale=chosen.start_scale,
         notes=tuple(notes),
     )
+
+
+def _prior(method: str, problem: Problem, options: Options, priors: Priors) -> Prior:
+    both = {"edm", "consistency"} <= set(priors.kinds)
+    if both and blends(method, priors.name, problem, options):
+        return BlendedPrior(priors(("edm",)), priors(("consistency",)), options.perception)
+    return priors(choose_kinds(method, priors.name, options))
 
 
 def _noise(problem: Problem, options: Options, estimated: float | None) -> tuple[float, str]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from pnpcm.core import LinearOperator, Operator, Result, Step
+from pnpcm.core import Operator, Result, Step
 from pnpcm.priors import TiledPrior
 from pnpcm.recon.plan import Plan
 from pnpcm.rng import generators
@@ -43,10 +42,7 @@ def run(
         for first in starts:
             some = [seed for row in seeds[first : first + together] for seed in row]
             each = y if len(some) == len(y) else y.expand(len(some), *y.shape[1:]).contiguous()
-            start = None  # the solver's own
-            if plan.start_scale is not None:
-                start = plan.start_scale * cast(LinearOperator, operator).A_adjoint(each)
-            result = solver(each, operator, generator=generators(some), x_init=start, callback=told)
+            result = solver(each, operator, generator=generators(some), callback=told)
             found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
             notes |= dict.fromkeys(result.notes)
     return replace(result, notes=tuple(notes)), torch.cat(found)
@@ -105,3 +101,8 @@ def timed(stages: dict[str, float], name: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     stages[name] = stages.get(name, 0.0) + time.perf_counter() - start
+
+
+def rounded(stages: Mapping[str, float]) -> dict[str, float]:
+    """Seconds of the stages with three digits; a short stage does not become 0."""
+    return {name: float(f"{seconds:.3g}") for name, seconds in stages.items()}

@@ -35,7 +35,7 @@ from pnpcm.recon.inputs import find_inputs
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
 from pnpcm.recon.record import Request, Watch, publish_result, unwatched
-from pnpcm.recon.run import run, timed
+from pnpcm.recon.run import rounded, run, timed
 
 DEFAULT_PRIOR = "mri"
 SAMPLE = 40
@@ -211,7 +211,7 @@ class ScanJob:
         with staging(target.parent) as inside:
             with timed(seconds, "write"):
                 paths = write_formats(replace(volume, name=name), inside, self.formats)
-            seconds["write"] = round(seconds["write"], 3)
+            seconds |= rounded({"write": seconds["write"]})
             content = volume.record | request.to_dict()
             record = publish_result(target.parent, name, content, paths)
         return record, volume_report(volume)
@@ -368,7 +368,7 @@ def _volume(
         "scores": [asdict(s) for s in scores],
         "check": judged.to_dict(),
         "notes": notes,
-        "seconds": {k: round(v, 3) for k, v in seconds.items()},
+        "seconds": rounded(seconds),
     }
     return Volume(
         image=image,

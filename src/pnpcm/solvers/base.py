@@ -15,10 +15,21 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import torch
 from torch import Tensor
 
-from pnpcm.core import Config, Generators, Operator, Prior, Result, Step, ValueRange
+from pnpcm.core import (
+    Config,
+    Generators,
+    LinearOperator,
+    Operator,
+    Prior,
+    Result,
+    Step,
+    ValueRange,
+    has_adjoint,
+    is_linear,
+)
 from pnpcm.counted import CountedPrior, checked_range
 from pnpcm.errors import ArgumentError, OperatorError, ShapeError
-from pnpcm.linalg import cg, norm, normal_map
+from pnpcm.linalg import cg, norm, normal_map, smooth_fit
 from pnpcm.rng import per_image, randn_like
 from pnpcm.solvers.data_steps import ProxStep
 
@@ -190,13 +201,18 @@ def unless_linear(operator: Operator, needs: str) -> str | None:
 def start(run: Run, init: str = "auto") -> Tensor | None:
     """``x_init``, else the operator's own start, else None.
 
-    Inpainting starts at medians, or for ``init="extension"`` at the extension of known pixels.
+    Inpainting starts at medians, or for ``init="extension"`` at the extension of known pixels;
+    for it other linear operators of real images start at a smooth image that explains y.
     """
     if run.x_init is not None:
         return run.x_init
     if init == "extension" and hasattr(run.operator, "x_extension"):
         extended: Tensor = run.operator.x_extension(run.y)
         return extended
+    if init == "extension" and has_adjoint(run.operator):
+        back = cast(LinearOperator, run.operator).A_adjoint(run.y)
+        if back.ndim == 4 and not back.is_complex():
+            return run.clamp(smooth_fit(normal_map(run.operator), back))
     if hasattr(run.operator, "x_start"):
         x: Tensor = run.operator.x_start(run.y)
         return x
@@ -212,11 +228,6 @@ def z_start(run: Run) -> Tensor | None:
 # functions of an operator ------------------------------------------------------------------------
 # An operator needs only ``A``. What a linear one lacks is computed here, so that deepinv physics
 # and classes with only ``A`` and ``A_adjoint`` can be used.
-
-
-def is_linear(operator: Operator) -> bool:
-    """The operator's ``linear`` flag if it has one, else whether it has an adjoint."""
-    return bool(getattr(operator, "linear", hasattr(operator, "A_adjoint")))
 
 
 def check_call(y: Tensor, operator: Operator, x_init: Tensor | None) -> None:

@@ -33,7 +33,8 @@ class PnPCMConfig(Config):
     tuple gives each value. ``noise_scale=0`` switches injection off (the prior is still evaluated
     at (1 + δ_k) σ_k). ``init="auto"``: the operator's own start if it has one, ``"z_start"``: the
     start of its first data step (for JPEG the decoded image), ``"extension"``: known pixels
-    extended into the holes of inpainting, for other operators as "auto".
+    extended into the holes of inpainting, for other linear operators of real images a smooth image
+    that explains y.
 
     ``family``: rule of the levels, which :meth:`with_steps` keeps: ``"ddpm"`` (1 − σ² grows by the
     factor 1 + ``decay`` per step up to 0.9999), ``"geometric"``, or ``"explicit"``. Levels that do

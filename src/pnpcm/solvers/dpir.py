@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from pnpcm.arguments import check_count, check_number
-from pnpcm.core import Config, DataStep, Operator
-from pnpcm.solvers.base import DENOISERS, Run, SolverBase, is_linear, prox, start, z_start
+from pnpcm.core import Config, DataStep, Operator, is_linear
+from pnpcm.solvers.base import DENOISERS, Run, SolverBase, prox, start, z_start
 from pnpcm.solvers.config import PnPCMConfig
 from pnpcm.solvers.data_steps import ProxStep
 from pnpcm.solvers.pnp_admm import NOISE_FLOOR, check_data_step, unfit

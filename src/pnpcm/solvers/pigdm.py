@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pnpcm.arguments import check_choice, check_number
-from pnpcm.core import Operator
+from pnpcm.core import Operator, is_linear
 from pnpcm.schedules import even_indices
 from pnpcm.solvers.ancestral import LevelConfig, ddim, denoise_with_graph, steps
-from pnpcm.solvers.base import DENOISERS, Run, SolverBase, is_linear, pinv, unless_linear
+from pnpcm.solvers.base import DENOISERS, Run, SolverBase, pinv, unless_linear
 
 VARIANTS = ("official", "ddim", "mcg", "posterior")
 INVERSES = ("own", "forward")

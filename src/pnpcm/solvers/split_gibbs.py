@@ -9,10 +9,11 @@ from math import atan, hypot
 import torch
 from torch import Tensor
 
+from pnpcm.core import is_linear
 from pnpcm.errors import ArgumentError
 from pnpcm.linalg import expand
 from pnpcm.rng import per_image
-from pnpcm.solvers.base import Run, is_linear, sample_conditional
+from pnpcm.solvers.base import Run, sample_conditional
 from pnpcm.solvers.data_steps import data_objective
 from pnpcm.solvers.level_grids import EulerStep
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io import hdf5
+from pnpcm.io.photos import SUFFIXES as PICTURES
 from pnpcm.io.reading import Budget, library, reading
 from pnpcm.mri.readers.arrays import read_mat, read_npz
 from pnpcm.mri.readers.cfl import read_cfl, write_cfl
@@ -92,6 +93,11 @@ def _format_of(path: Path, *, plain: bool) -> str:
     if path.with_name(path.name + ".cfl").is_file():
         return "cfl"
     known = ", ".join((*HDF5_SUFFIXES, *SUFFIXES))
+    if suffix in PICTURES:
+        raise ArgumentError(
+            f"{path} is a picture, but a scan is raw k-space ({known}); a picture is restored by "
+            "pnpcm restore"
+        )
     raise ArgumentError(
         f"path is {path}, whose suffix {suffix!r} is not that of a raw data format; expected one "
         f"of {known}: rename or convert it, or give its format, one of {', '.join(READERS)}"
