@@ -85,7 +85,8 @@ def test_the_files_of_the_examples_are_those_of_the_lists() -> None:
 def test_an_operator_a_prior_and_a_solver_obey_every_law(copy: Path) -> None:
     words = ("pytest", "-v", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib")
     rows = (
-        "flip or smoothing or pnp-pgd or names or every_method or each_tuned_row or configurations"
+        "flip or smoothing or pnp-pgd or names or every_method or each_tuned_row or configurations "
+        "or half_the_noise"
     )
     out = run(copy, *words, "-k", rows, "tests")
     for law in (
@@ -101,6 +102,7 @@ def test_an_operator_a_prior_and_a_solver_obey_every_law(copy: Path) -> None:
         "test_solvers.py::test_configurations_round_trip_through_json",
         "test_architecture.py::test_torch_free_names_are_those_of_the_table",
         "test_specs.py::test_the_contest_runs_each_tuned_row_once_and_states_its_trials",
+        "test_specs.py::test_half_the_noise_is_run_with_the_methods_that_need_no_network_per_task",
         "test_fair.py::test_every_method_is_a_solver",
     ):
         assert f"{law} PASSED" in out
