@@ -1,17 +1,18 @@
 """``pnpcm mri`` and ``pnpcm simulate-mri`` as a user calls them."""
 
+import io
 import json
 import re
-import subprocess
-import sys
+from contextlib import redirect_stderr
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from pnpcm.cli import app
+from pnpcm.cli import app, main
 from pnpcm.errors import ArgumentError
 from pnpcm.mri import read_scan
 from pnpcm.mri.readers import write_cfl
@@ -33,12 +34,16 @@ def call(*words: object) -> str:
 
 def refused(sentence: str, *words: object) -> None:
     """Exit code 2 and one sentence."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pnpcm", *map(str, words)], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert re.search(sentence, done.stderr), done.stderr
-    assert "Traceback" not in done.stderr
+    said = io.StringIO()
+    with (
+        patch("sys.argv", ["pnpcm", *map(str, words)]),
+        redirect_stderr(said),
+        pytest.raises(SystemExit) as stop,
+    ):
+        main()
+    assert stop.value.code == 2
+    assert re.search(sentence, said.getvalue()), said.getvalue()
+    assert "Traceback" not in said.getvalue()
 
 
 @pytest.fixture(scope="module")
