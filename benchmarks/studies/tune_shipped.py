@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -143,11 +144,16 @@ def perception_studies() -> list[Study]:
     ]
 
 
-def scan_studies() -> list[Study]:
+SCAN_STUDIES = ((4, 0.005, 40), (4, 0.015, 24), (8, 0.005, 24))
+DENOISER_SCAN_STUDIES = ((8, 0.005, 24), (8, 0.0015, 24), (8, 0.015, 24), (4, 0.005, 24))
+"""Steps, sigma_y, trials; measured scans of 2 % noise per coil have sigma_y 0.0015 to 0.005."""
+
+
+def scan_studies(rows: Sequence[tuple[int, float, int]], usual: int) -> list[Study]:
     scans = {name: row.of((2, 128, 128)) for name, row in SCANS.items()}
     return [
-        Study(name, task, steps, sigma_y, trials, images=4)
-        for steps, sigma_y, trials in ((4, 0.005, 40), (4, 0.015, 24), (8, 0.005, 24))
+        Study(name, task, steps, sigma_y, trials, images=4, usual=usual)
+        for steps, sigma_y, trials in rows
         for name, task in scans.items()
     ]
 
@@ -159,10 +165,10 @@ def slices(count: int, side: int) -> Tensor:
 DOMAINS = {
     "natural": (lambda: photo_studies(128), partial(training_crops, "natural")),
     "faces": (lambda: photo_studies(64), partial(training_crops, "faces")),
-    "mri": (scan_studies, slices),
+    "mri": (lambda: scan_studies(SCAN_STUDIES, 4), slices),
     "natural-edm": (denoiser_studies, partial(training_crops, "natural")),
     "natural-perception": (perception_studies, partial(training_crops, "natural")),
-    "mri-edm": (lambda: [s for s in scan_studies() if s.steps == 8], slices),
+    "mri-edm": (lambda: scan_studies(DENOISER_SCAN_STUDIES, 8), slices),
 }
 
 
