@@ -90,7 +90,7 @@ def test_an_upload_is_restored_shown_and_saved(user: User) -> None:
     user.page.click("#run")
     user.status("Done.")
     result = user.page.locator("#result-1")
-    assert result.locator("img").first.is_visible()
+    result.locator("img").first.wait_for()  # visible
     assert "Data: " in result.locator(".verdict .card").first.inner_text()
     with Image.open(io.BytesIO(user.save("Save result"))) as picture:
         assert picture.size == (128, 96)
@@ -111,10 +111,11 @@ def test_the_brush_marks_what_is_filled(user: User) -> None:
     user.upload(png((30, 90, 160), (64, 64)))
     user.about("64×64 pixels")
     user.choose("What to do", "Fill marked areas")
-    user.choose("Method", "tv")
     canvas = user.page.locator("#editor canvas").first
     canvas.wait_for()
-    user.page.wait_for_timeout(5000)  # the canvas is laid out for the image
+    user.page.wait_for_timeout(5000)  # the canvas is laid out for the image, what is below moves
+    user.choose("Method", "tv")
+    canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
     middle, height = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     user.page.mouse.move(middle - 40, height)

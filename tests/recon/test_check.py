@@ -149,6 +149,12 @@ def test_a_noise_level_that_is_not_confirmed_may_be_too_high() -> None:
     assert check(photo(), [rounding], None).verdict == "the result explains the data up to rounding"
 
 
+def test_a_method_without_a_prior_is_not_said_to_have_one() -> None:
+    lines = judge(None).lines()
+    assert "prior: not used by this method" in lines
+    assert not any("file" in line for line in lines)
+
+
 def test_what_a_residual_is_compared_with() -> None:
     """Without noise: rounding, 1/√12 of 2/255; up to 1 % of the range, 0.02, is no fault."""
     x = photo(32)

@@ -56,6 +56,11 @@ def card(level: str, title: str, sentences: Sequence[str] = ()) -> str:
     return f'<div class="card {level}">{inner}</div>'
 
 
+def brush(side: int) -> gr.Brush:
+    """A brush for a picture with this shorter side: Gradio's own covers small ones at a stroke."""
+    return gr.Brush(colors=["#ff2d55"], color_mode="fixed", default_size=max(2, side // 50))
+
+
 def verdict_card(verdict: Verdict) -> str:
     return card(verdict.level, verdict.title, verdict.sentences)
 
@@ -247,7 +252,7 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
             sources=(),
             transforms=(),
             layers=False,
-            brush=gr.Brush(colors=["#ff2d55"], color_mode="fixed"),
+            brush=brush(PAINT_SIDE),
             format="png",
             height=420,
             elem_id="editor",
@@ -425,7 +430,9 @@ def _connect_controls(work: Work, controls: Controls) -> None:
         return [
             facts(text),
             gr.update(value=picture, visible=picture is not None and not paints),
-            gr.update(value=canvas if paints else None),
+            gr.update(value=canvas, brush=brush(min(small.size)))
+            if paints and small is not None
+            else gr.update(value=None),
         ]
 
     choice = [*controls.groups.values(), controls.kernel]

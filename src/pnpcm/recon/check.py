@@ -159,7 +159,7 @@ def check(
         domain_ratio=domain_ratio,
         unit=misfits[0].unit,
         verdict=_verdict(ratio, misfits[0], noise_y is None),
-        fit=_fit(prior_ratio, domain_ratio, left),
+        fit="not used by this method" if prior is None else _fit(prior_ratio, domain_ratio, left),
         warnings=(*warnings, *found),
         tolerance=misfits[0].tolerance,
         correlation=correlation,
