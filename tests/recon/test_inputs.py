@@ -84,6 +84,20 @@ def test_pictures_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
         find_inputs([tmp_path / "deep"], SUFFIXES)
 
 
+def test_a_folder_of_images_in_place_of_scans_is_sent_to_restore(tmp_path: Path) -> None:
+    for name in ("a.png", "b.gif"):
+        folder = tmp_path / f"in {name}"
+        touch(folder, name)
+        with pytest.raises(ArgumentError, match=r"without raw scans \(\.h5\)") as caught:
+            find_inputs([folder], (".h5",), what="raw scans", results=False)
+        said = str(caught.value)
+        assert f"it holds images ({name}), " in said
+        assert said.endswith(f"restore them with pnpcm restore '{folder}' --task denoise")
+    write_record(tmp_path / "out", "head.scan", "head.h5", ["head.scan.png"])
+    with pytest.raises(ArgumentError, match=r"without raw scans \(\.h5\)$"):
+        find_inputs([tmp_path / "out"], (".h5",), what="raw scans", results=False)
+
+
 def test_names_have_the_task_and_the_subfolder() -> None:
     inputs = [Input(Path("in/a.jpg")), Input(Path("in/s/a.tif"), Path("s"))]
     targets = photo_targets(inputs, ["jpeg", "denoise"], Path("out"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.photos import SUFFIXES, UNREADABLE, unreadable
+from pnpcm.io.photos import ONLY_IMAGES, SUFFIXES, UNREADABLE, unreadable
 from pnpcm.recon.record import RECORD, Outcome, printable, read_record, record_path
 
 FORMATS = {
@@ -56,12 +57,14 @@ def find_inputs(
         files = _files(path, recursive)
         files = [p for p in files if mask is None or not _real(p).is_relative_to(mask)]
         other = {p: UNREADABLE[s] for p in files if (s := p.suffix.lower()) in UNREADABLE}
-        files = [p for p in files if p.suffix.lower() in suffixes]
-        own = _outputs(files, results)
-        files = [p for p in files if p not in own]
-        if not files:
-            raise ArgumentError(_nothing_in(path, suffixes, other, recursive, what))
-        for file in files:
+        wanted = [p for p in files if p.suffix.lower() in suffixes]
+        own = _outputs(wanted, results)
+        wanted = [p for p in wanted if p not in own]
+        if not wanted:
+            own = _outputs(files, results)
+            others = [p for p in files if p not in own]
+            raise ArgumentError(_nothing_in(path, suffixes, others, recursive, what))
+        for file in wanted:
             found.setdefault(file, Input(file, file.parent.relative_to(path)))
         for file, kind in other.items():
             sentence = printable(unreadable(file, kind))
@@ -106,11 +109,17 @@ def _outputs(files: Sequence[Path], results: bool) -> set[Path]:
 
 
 def _nothing_in(
-    folder: Path, suffixes: Sequence[str], other: dict[Path, str], recursive: bool, what: str
+    folder: Path, suffixes: Sequence[str], others: Sequence[Path], recursive: bool, what: str
 ) -> str:
+    """The sentence for a folder that has only ``others``, files that are not ``what``."""
     sentence = f"input {folder} is a folder without {what} ({', '.join(suffixes)})"
-    if other:
-        return f"{sentence}; {unreadable(*next(iter(other.items())))}"
+    images = [p for p in others if p.suffix.lower() in ONLY_IMAGES]
+    if images and not set(SUFFIXES) & set(suffixes):
+        command = shlex.join(("pnpcm", "restore", str(folder), "--task", "denoise"))
+        return f"{sentence}; it holds images ({images[0].name}), restore them with {command}"
+    for path in others:
+        if (suffix := path.suffix.lower()) in UNREADABLE:
+            return f"{sentence}; {unreadable(path, UNREADABLE[suffix])}"
     if not recursive and any(p.is_dir() and p.name[0] != "." for p in folder.iterdir()):
         return f"{sentence}, but with subfolders; --recursive takes the images in them"
     return sentence

@@ -25,6 +25,8 @@ _RAW = "3fr arw cr2 cr3 crw dcr dng erf iiq kdc mrw nef nrw orf pef raf raw rw2 
 UNREADABLE = {".gif": "GIF", ".bmp": "BMP", ".heic": "HEIC", ".heif": "HEIC", ".avif": "AVIF"}
 UNREADABLE |= {f".{name}": "camera raw" for name in _RAW.split()}
 """Formats of pictures that are not read, by suffix in lower case."""
+ONLY_IMAGES = {*SUFFIXES, *UNREADABLE} - {".raw"}
+"""Suffixes of files that cannot be raw scans; ``.raw`` is one of cameras and of scanners."""
 _CONVERTERS = {  # tool, words of its command, suffix of the result
     "GIF": ("ImageMagick 7", "magick {}[0] {}", ".png"),
     "BMP": ("ImageMagick 7", "magick {} {}", ".png"),
