@@ -360,8 +360,10 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         (("--task", "denoize"), "did you mean 'denoise'"),
         (("--task", "denoise", "--factor", 4), "does not take factor"),
-        (("--task", "deblur"), "motion; for example --gaussian 9,2 (size and sigma)"),
         (("--task", "deblur", "--gaussian", "5"), "expected two numbers"),
+        (("--task", "deblur", "--gaussian", "9,2", "--motion", "9,2"), "kernel, gaussian and"),
+        (("--task", "deblur", "--gaussian", "9.5,2"), "--gaussian is (9.5, 2.0), expected a whole"),
+        (("--task", "deblur", "--motion", "-5,0"), "--motion is (-5.0, 0.0), expected a length of"),
         (("--task", "inpaint"), "needs --mask"),
         (("--task", "phase-retrieval"), "a measurement file"),
         ((), "give --task, one of denoise, inpaint,"),
@@ -381,6 +383,23 @@ def test_bad_words(run: Run, tmp_path: Path, words: tuple[object, ...], message:
     assert message in done.err
     assert done.err.count("\n") == 1
     assert not list((tmp_path / "out").glob("*"))
+
+
+def test_the_example_for_a_missing_kernel_can_be_run(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    noisy(32).save("photo.jpg")
+    done = run("restore", "photo.jpg", "--task", "deblur")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    for option in ("--gaussian SIZE,SIGMA", "--motion LENGTH,ANGLE", "--kernel FILE.npy"):
+        assert option in done.err
+    _, *words = done.err.partition("for example ")[2].partition(" (")[0].split()
+    assert words[:4] == ["restore", "photo.jpg", "--task", "deblur"]
+    planned = run(*words, "--dry-run")
+    assert planned.code == 0, planned.err
+    assert json.loads(planned.out)["options"]["gaussian"] == [9, 2]
 
 
 def test_bad_places(run: Run, tmp_path: Path) -> None:

@@ -89,6 +89,12 @@ class TaskChoice:
                 raise ArgumentError(
                     "--task inpaint needs --mask FILE or --mask-color #rrggbb, one of them"
                 )
+        elif self.task == "deblur" and not {"kernel", "gaussian", "motion"} & self.options.keys():
+            raise ArgumentError(
+                "--task deblur needs the kernel, which is not estimated: give --gaussian "
+                "SIZE,SIGMA, --motion LENGTH,ANGLE or --kernel FILE.npy, for example pnpcm restore "
+                "photo.jpg --task deblur --gaussian 9,2 (9×9 pixels, a sigma of 2 pixels)"
+            )
         elif self.task != "jpeg" or self.options:
             build(TASKS[self.task], self.options)
 
