@@ -75,5 +75,12 @@ def test_the_limit_of_a_replay_is_processor_time_without_imports(
     assert answer in done.stdout
 
 
+def test_make_fuzz_finds_its_modules() -> None:
+    words = [sys.executable, str(CORPUS.parent / "run.py"), "--inputs", "1", "--only", "npy"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "| npy | 1 | 0 | 1 |" in done.stdout
+
+
 def test_no_reader_may_take_longer_than_two_seconds() -> None:
     assert SECONDS == 2
