@@ -6,6 +6,7 @@ writes is read back by Pillow, tifffile or the plain decoder of :func:`plain_png
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -554,11 +555,13 @@ def test_not_a_picture(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("a picture says more than a thousand words")
     (tmp_path / "empty.png").touch()
     (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
     for name, words in {
         "text.png": "is not a PNG, JPEG, TIFF or WebP file",
-        "empty.png": "is empty",
-        "folder.png": "is a folder",
-        "missing.png": "does not exist",
+        "empty.png": r"is empty \(0 bytes\), expected an image; copy or download it again",
+        "folder.png": "is a folder, expected an image; give one of the files in it",
+        "missing.png": "does not exist, expected an image; check the path",
+        "pipe.png": "is a pipe or a device, expected a file; write its content to a file",
     }.items():
         with pytest.raises(ArgumentError, match=rf"{name} {words}"):
             read_photo(tmp_path / name)

@@ -88,6 +88,8 @@ def _described(
     The header is checked against the size; the position in the bytes read is after the header.
     """
     head = io.BytesIO(stream.read(min(size, 2**16)))  # NumPy refuses headers above 10 000 bytes
+    if not head.getvalue().startswith(npy.MAGIC_PREFIX):
+        raise ValueError("it does not begin like a .npy file")
     version = npy.read_magic(head)
     if version not in ((1, 0), (2, 0)):  # 3.0 is for fields with names, which are not read
         raise ValueError(f"version {version} of NumPy's format, expected 1.0 or 2.0")

@@ -23,7 +23,7 @@ from torch import Tensor
 from pnpcm.cluster import computed
 from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.io.files import write_json
-from pnpcm.io.reading import read_json
+from pnpcm.io.reading import check_regular, read_json
 from pnpcm.io.staging import claim, publish, remove_leftovers
 
 
@@ -104,6 +104,7 @@ def digest(path: Path) -> str:
     if path.suffix not in (".cfl", ".hdr"):
         pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]
     for file in pair if all(p.is_file() for p in pair) else [path]:
+        check_regular(file)
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 found.update(block)

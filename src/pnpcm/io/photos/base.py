@@ -14,7 +14,7 @@ from PIL import Image, ImageCms
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.pictures import kind_of, opened_picture
-from pnpcm.io.reading import Budget
+from pnpcm.io.reading import Budget, check_regular
 
 Array = NDArray[Any]
 
@@ -58,16 +58,19 @@ def unreadable(path: Path, kind: str) -> str:
 
 def kind_of_file(path: Path) -> str:
     if path.is_dir():
-        raise ArgumentError(f"{path} is a folder, expected an image")
+        raise ArgumentError(f"{path} is a folder, expected an image; give one of the files in it")
+    check_regular(path)
     try:
         with path.open("rb") as file:
             head = file.read(12)
     except FileNotFoundError as error:
-        raise ArgumentError(f"{path} does not exist, expected an image") from error
+        raise ArgumentError(f"{path} does not exist, expected an image; check the path") from error
     except OSError as error:
         raise ArgumentError(f"{path} cannot be read: {error.strerror}") from error
     if not head:
-        raise ArgumentError(f"{path} is empty, expected an image")
+        raise ArgumentError(
+            f"{path} is empty (0 bytes), expected an image; copy or download it again"
+        )
     # most camera raw files begin like TIFF files, of which the first page is a small preview
     raw = UNREADABLE.get(path.suffix.lower()) == "camera raw"
     found = kind_of(head)
