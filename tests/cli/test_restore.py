@@ -208,6 +208,33 @@ def test_scribbles_by_mask_and_by_colour(run: Run, tmp_path: Path) -> None:
         assert score(out / "in.inpaint.png", picture()) > before + 6
 
 
+def test_errors_of_masks_and_references_name_them(run: Run, tmp_path: Path) -> None:
+    photo, out = tmp_path / "in.png", tmp_path / "out"
+    noisy(32).save(photo)
+    (tmp_path / "empty.png").touch()
+    Image.new("L", (32, 32)).save(tmp_path / "black.png")
+    Image.new("L", (32, 32), 255).save(tmp_path / "white.png")
+    noisy(32).save(tmp_path / "a.gif")
+    said = {}
+    for name in ("empty.png", "black.png", "white.png", "a.gif", "no.png"):
+        words = ("--task", "inpaint", "--mask", tmp_path / name, "--out", out)
+        done = run("restore", photo, *words)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        said[name] = done.err
+    assert f"in.png: mask {tmp_path}/empty.png is empty (0 bytes)" in said["empty.png"]
+    assert "black.png marks no pixel; paint white what is to be filled" in said["black.png"]
+    assert "white.png marks every pixel; some must stay (black in a mask)" in said["white.png"]
+    assert f"in.png: mask {tmp_path}/a.gif is a GIF file, which pnpcm does not" in said["a.gif"]
+    assert said["no.png"] == (
+        f"pnpcm: --mask is {tmp_path}/no.png, which does not exist; check the path\n"
+    )
+    other = run("restore", photo, "--task", "inpaint", "--mask-color", "#ff00ff", "--out", out)
+    assert "in.png marks no pixel; give the colour of the pixels to be filled" in other.err
+    words = ("--task", "denoise", "--reference", tmp_path / "empty.png", "--out", out)
+    assert f"in.png: reference {tmp_path}/empty.png is empty" in run("restore", photo, *words).err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("bits", [8, 16])
 def test_known_pixels_are_kept_bit_for_bit(run: Run, tmp_path: Path, bits: int) -> None:
     """RGBA of 8 bits, grey of 16 bits, each with all values of its range."""

@@ -193,6 +193,12 @@ def test_options_are_checked() -> None:
         SuperRes(factor=1)
 
 
+def test_a_turned_mask_is_explained() -> None:
+    words = "mask is 33×24 and the image 24×33 .*; it seems to be turned by 90°: .* EXIF"
+    with pytest.raises(ShapeError, match=words):
+        Inpaint(mask=torch.ones(33, 24)).problem(image())
+
+
 def test_missing_share_is_rounded() -> None:
     mask = torch.ones(100)
     mask[:68] = 0

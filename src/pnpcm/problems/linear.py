@@ -90,10 +90,13 @@ class Inpaint(Task):
             raise ArgumentError("inpaint needs a mask to be solved; give mask")
         if tuple(self.mask.shape[-2:]) != tuple(image_shape[1:]):
             (mh, mw), (_, h, w) = self.mask.shape[-2:], image_shape
-            raise ShapeError(
-                f"mask is {mh}×{mw} and the image {h}×{w} (height×width); "
-                "give a mask of the size of the image"
-            )
+            move = "give a mask of the size of the image"
+            if (mh, mw) == (w, h):
+                move = (
+                    "it seems to be turned by 90°: pixels are read as they are stored, before the "
+                    "rotation in EXIF, so turn the mask, or save the image without that rotation"
+                )
+            raise ShapeError(f"mask is {mh}×{mw} and the image {h}×{w} (height×width); {move}")
         return Inpainting(self.mask)
 
     def problem(self, y: Tensor) -> Problem:
