@@ -288,7 +288,7 @@ def test_float_tiff(tmp_path: Path) -> None:
     photo = read_photo(tmp_path / "a.tif")
     assert (photo.bits, photo.x.shape) == (16, (1, 1, 7, 9))
     assert torch.allclose(photo.x[0, 0], torch.from_numpy(2 * image - 1), atol=1e-6)
-    for wrong in (image * 255, image - 0.5, np.where(image > 0.5, np.nan, image)):
+    for wrong in (image * 255, image - 0.5):
         tifffile.imwrite(tmp_path / "b.tif", wrong)
         with pytest.raises(ArgumentError, match=r"b\.tif has floats from .* expected \[0, 1\]"):
             read_photo(tmp_path / "b.tif")
@@ -549,6 +549,33 @@ def test_a_tiff_with_a_strip_that_was_never_written(tmp_path: Path) -> None:
         tag.overwrite([0 if i == 3 else size for i, size in enumerate(tag.value)])
     with pytest.raises(ArgumentError, match="7 of 8 parts of the pixels are there"):
         read_photo(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("depth", [np.uint8, np.uint16])
+def test_a_cut_tiff_says_how_much_is_there(tmp_path: Path, depth: type) -> None:
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.full((40, 50, 3), 100, depth), photometric="rgb")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1000])
+    size = len(content) - 1000
+    words = rf"\(ValueError: its pixels end at byte {len(content)}, the file at byte {size}\)"
+    with pytest.raises(ArgumentError, match=words):
+        read_photo(path)
+
+
+def test_tiff_files_that_are_no_photographs_are_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    for depth in (np.uint8, np.uint16):
+        tifffile.imwrite(path, np.zeros((9, 8, 5), depth), photometric="minisblack",
+                         planarconfig="contig")  # fmt: skip
+        with pytest.raises(ArgumentError, match=r"a\.tif has 5 channels.*; convert it to RGB or"):
+            read_photo(path)
+    for bad in (np.nan, np.inf):
+        values = np.full((9, 8, 3), 0.5, np.float32)
+        values[1, 2, 0] = bad
+        tifffile.imwrite(path, values, photometric="rgb")
+        with pytest.raises(ArgumentError, match="has values that are NaN or infinite; replace"):
+            read_photo(path)
 
 
 def test_not_a_picture(tmp_path: Path) -> None:
