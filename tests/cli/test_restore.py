@@ -441,6 +441,13 @@ def test_bad_places(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"PK nonsense")
     done = run("restore", tmp_path / "x.npz", "--out", tmp_path / "o")
     assert "cannot be read as a measurement file" in done.err
+    for names, words in (
+        ("a", "it holds a; give such"),
+        ("kspace", "it holds kspace; k-space is read"),
+    ):
+        np.savez(tmp_path / "x.npz", **{names: np.ones(3)})
+        done = run("restore", tmp_path / "x.npz", "--out", tmp_path / "o")
+        assert "x.npz is not a measurement file of `pnpcm simulate`, " + words in done.err
 
 
 def test_a_single_pixel_column(run: Run, tmp_path: Path) -> None:
