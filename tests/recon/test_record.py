@@ -132,6 +132,12 @@ def refused(message: str, work: Copy, out: Path, *inputs: Path) -> None:
     assert {p: p.read_bytes() for p in out.parent.rglob("*") if p.is_file()} == before
 
 
+def test_an_output_below_a_file(tmp_path: Path) -> None:
+    put(tmp_path / "a.txt")
+    message = r"output .*a\.txt/deep/b\.txt cannot be written, since .*a\.txt is a file; give anot"
+    refused(message, Copy(), tmp_path / "a.txt" / "deep", put(tmp_path / "b.txt"))
+
+
 def test_two_inputs_that_would_write_the_same_file(tmp_path: Path) -> None:
     inputs = [put(tmp_path / "in" / name) for name in ("a.png", "a_std.png")]
     assert [one.status for one in run(Copy(), tmp_path / "plain", *inputs)] == ["done", "done"]
