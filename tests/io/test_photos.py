@@ -661,7 +661,7 @@ def test_reading_does_not_share_memory(tmp_path: Path) -> None:
     ("name", "content", "kind", "command"),
     [
         ("a.gif", b"GIF89a\0\0\0\0\0\0", "GIF", "magick '{}/a.gif[0]' {}/a.png"),
-        ("b.png", b"GIF87a\0\0\0\0\0\0", "GIF", "magick '{}/b.png[0]' {}/b.png"),
+        ("b.png", b"GIF87a\0\0\0\0\0\0", "GIF", "magick '{}/b.png[0]' {}/b-1.png"),
         ("a.bmp", b"BM\0\0\0\0\0\0\0\0\0\0", "BMP", "magick {}/a.bmp {}/a.png"),
         ("IMG_1.HEIC", b"\0\0\0\x18ftypheic", "HEIC", "heif-convert {}/IMG_1.HEIC {}/IMG_1.png"),
         ("phone.jpg", b"\0\0\0\x18ftypmif1", "HEIC", "heif-convert {}/phone.jpg {}/phone.png"),
@@ -679,6 +679,14 @@ def test_other_formats_get_one_sentence_with_a_command(
         read_photo(tmp_path / name)
     assert str(caught.value).endswith(command.format(tmp_path, tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_command_that_converts_replaces_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "a.heic").write_bytes(b"x" * 20)
+    for taken in ("a.png", "a-1.png"):
+        (tmp_path / taken).touch()
+    with pytest.raises(ArgumentError, match=r"heif-convert .*a\.heic .*a-2\.png$"):
+        read_photo(tmp_path / "a.heic")
 
 
 def test_a_suffix_alone_refuses_nothing_that_can_be_read(tmp_path: Path) -> None:

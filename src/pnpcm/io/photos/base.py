@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import struct
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,7 +48,8 @@ class Raw(NamedTuple):
 def unreadable(path: Path, kind: str) -> str:
     """The sentence for a picture of a format that is not read, with a command that converts it."""
     tool, words, suffix = _CONVERTERS[kind]
-    names = iter((path, path.with_suffix(suffix)))
+    free = (path.with_name(f"{path.stem}{-k or ''}{suffix}") for k in count())
+    names = iter((path, next(name for name in free if not name.exists())))
     command = shlex.join(w.format(next(names)) if "{}" in w else w for w in words.split())
     target = {"GIF": "PNG (one frame)", "camera raw": "TIFF"}.get(kind, "PNG")
     return (
