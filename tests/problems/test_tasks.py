@@ -189,6 +189,9 @@ def test_options_are_checked() -> None:
         Inpaint(mask=torch.ones(4, 4)).problem(image())
     with pytest.raises(ArgumentError, match="quality"):
         Jpeg()
+    for quality in (0, 101, 7.5, True):
+        with pytest.raises(ArgumentError, match=r"a whole number 1…100; leave it out for a \.jpg"):
+            Jpeg(quality=quality)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="factor must be"):
         SuperRes(factor=1)
 
