@@ -118,17 +118,71 @@ def test_torchvision_that_does_not_fit_is_broken(monkeypatch: pytest.MonkeyPatch
     assert finding.remedy.startswith("run pip uninstall torchvision")
 
 
-def test_missing_packages_are_named_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["torch>=2.4", 'h5py>=3.10; extra == "mri"', "scipy>=1; extra == 'mri'"]
-    lines += ['gradio[all]>=5.0; extra == "app"', 'pytest>=8; extra == "test"']
-    assert doctor.packages_by_extra(lines) == {"mri": ["h5py", "scipy"], "app": ["gradio"]}
+def install(folder: Path, name: str, version: str, code: str, module: str = "") -> None:
+    """A package whose module has this code; ``module``: its name, if it has another one."""
+    own = name.replace("-", "_")
+    described = folder / f"{own}-{version}.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}")
+    if module:
+        (described / "top_level.txt").write_text(f"_{module}\n{module}\n")
+    (folder / f"{module or own}.py").write_text(code)
+
+
+def test_missing_packages_are_named_with_their_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = ["torch>=2.4", 'absent-one>=3.10; extra == "mri"', "here-too>=1; extra == 'mri'"]
+    lines += ['other[all]>=5.0; extra == "app"', 'pytest>=8; extra == "test"']
+    parts = {"mri": ["absent-one", "here-too"], "app": ["other"]}
+    assert doctor.packages_by_extra(lines) == parts
     monkeypatch.setattr(metadata, "requires", lambda name: lines)
-    with_version(monkeypatch, {"h5py": None, "scipy": "1.2", "gradio": "5.1"})
+    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "here-too", "1.2", "")
+    install(tmp_path, "other", "5.1", "print('a greeting')", module="another")
     found = by_part(doctor.extras)
     assert str(found["extra mri"]) == (
-        "missing  extra mri: without h5py; run pip install 'pnpcm[mri]' if you need it"
+        "missing  extra mri: without absent-one; run pip install 'pnpcm[mri]' if you need it"
     )
-    assert str(found["extra app"]) == "ok       extra app: gradio 5.1"
+    assert str(found["extra app"]) == "ok       extra app: other 5.1"
+
+
+def test_packages_that_cannot_be_imported_are_broken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In order, in as few child processes as possible; a package that ends one costs another."""
+    codes = {
+        "good": "import sys",
+        "wrong-abi": "raise ImportError('compiled for\\nanother numpy')",
+        "leaving": "raise SystemExit('bye')",
+        "crashing": "import os\nos._exit(7)",
+        "hanging": "import time\ntime.sleep(600)",
+        "last-one": "import wrong_abi",
+    }
+    for name, code in codes.items():
+        install(tmp_path, name, "1.0", code)
+    lines = [f"{name}; extra == 'x-{name}'" for name in codes] + ["absent; extra == 'x-good'"]
+    monkeypatch.setattr(metadata, "requires", lambda name: lines)
+    monkeypatch.setattr(doctor, "SECONDS", 3.0)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = list(doctor.extras())
+    assert [(finding.part.removeprefix("extra x-"), finding.status) for finding in found] == [
+        ("good", MISSING),
+        *((name, BROKEN) for name in list(codes)[1:]),
+    ]
+    assert [finding.text for finding in found] == [
+        "without absent",
+        "wrong-abi 1.0 cannot be imported (ImportError: compiled for another numpy)",
+        "leaving 1.0 cannot be imported (SystemExit: bye)",
+        "crashing 1.0 cannot be imported (it ends Python with exit code 7)",
+        "hanging 1.0 cannot be imported (it takes longer than 3 s)",
+        "last-one 1.0 cannot be imported (ImportError: compiled for another numpy)",
+    ]
+    assert found[1].remedy == (
+        "run pip install --force-reinstall --no-deps wrong-abi, or uninstall it if you do not need "
+        "it"
+    )
+    assert not {name.replace("-", "_") for name in codes} & set(sys.modules)
 
 
 def test_damaged_priors_of_the_cache_are_named(

@@ -1,19 +1,25 @@
 """Is this installation in order? Versions, devices, packages, files, and a short self-test.
 
 Nothing is imported before it is examined, so that a broken package is a finding and no exception.
+The packages of the extras are imported by a child process (``python -m pnpcm.doctor MODULE …``),
+which a package may crash or block.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import platform
 import re
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 from pnpcm import __version__
@@ -26,6 +32,8 @@ PSNR = 27.24
 """Of the self-test's reconstruction, in dB: the posterior mean of a Gaussian problem."""
 NOT_FOR_USERS = ("test",)
 """Extras that only developers need."""
+SECONDS = 60.0
+"""Limit for the import of one package; from a network disk that may take long."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +137,24 @@ def extras() -> Iterator[Finding]:
         text = "pnpcm runs from a source folder without being installed"
         yield Finding("extras", MISSING, text, "run pip install -e . to check the extras")
         return
-    for extra, names in packages_by_extra(lines).items():
-        lacking = [name for name in names if not _installed(name)]
+    packages = packages_by_extra(lines)
+    installed = {name for names in packages.values() for name in names if _installed(name)}
+    modules = {name: module_of(name) for name in sorted(installed)}
+    problems = import_problems(list(modules.values()))
+    for extra, names in packages.items():
+        part, lacking = f"extra {extra}", [name for name in names if name not in installed]
+        broken = [name for name in names if problems.get(modules.get(name, ""))]
+        for name in broken:
+            reason = problems[modules[name]]
+            text = f"{name} {metadata.version(name)} cannot be imported ({reason})"
+            remedy = f"run pip install --force-reinstall --no-deps {name}"
+            yield Finding(part, BROKEN, text, f"{remedy}, or uninstall it if you do not need it")
         if lacking:
             remedy = f"run pip install 'pnpcm[{extra}]' if you need it"
-            yield Finding(f"extra {extra}", MISSING, f"without {', '.join(lacking)}", remedy)
-        else:
+            yield Finding(part, MISSING, f"without {', '.join(lacking)}", remedy)
+        elif not broken:
             found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
-            yield Finding(f"extra {extra}", OK, found)
+            yield Finding(part, OK, found)
 
 
 def packages_by_extra(lines: Iterable[str]) -> dict[str, list[str]]:
@@ -155,6 +173,80 @@ def _installed(name: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
+
+
+def module_of(name: str) -> str:
+    """The module that is imported from an installed package: the one of its name, or its first."""
+    package, own = metadata.distribution(name), name.replace("-", "_")
+    found = (package.read_text("top_level.txt") or "").split()
+    found = found or [f.parts[0] for f in package.files or () if f.match("*/__init__.py")]
+    public = [module for module in found if not module.startswith("_")]
+    return own if own in public or not public else public[0]
+
+
+def import_problems(modules: Sequence[str]) -> dict[str, str]:
+    """The modules that cannot be imported, with the reason.
+
+    One child process imports all of them. If a module ends it or takes longer than ``SECONDS``,
+    another one imports the rest.
+    """
+    found: dict[str, str] = {}
+    rest = list(modules)
+    while rest:
+        for answer, module in zip(_answers(rest), tuple(rest), strict=False):
+            rest.remove(module)
+            if answer is not None:
+                found[module] = answer
+    return found
+
+
+def _answers(modules: Sequence[str]) -> Iterator[str | None]:
+    """Why a module cannot be imported, or None; for each until the child process ends."""
+    command = [sys.executable, "-P", "-m", __name__, *modules]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    late: list[bool] = []
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    ) as child:
+
+        def stop() -> None:
+            late.append(True)
+            child.kill()
+
+        assert child.stdout is not None
+        for _ in modules:
+            clock = Timer(SECONDS, stop)
+            clock.start()
+            try:
+                line = child.stdout.readline()
+            finally:
+                clock.cancel()
+            if not line:
+                break
+            yield json.loads(line)
+        else:
+            return
+    code = child.returncode
+    yield f"it takes longer than {SECONDS:g} s" if late else f"it ends Python with exit code {code}"
+
+
+def _import_each(modules: Sequence[str]) -> None:
+    """Import modules and print for each a line of JSON: the reason why that fails, or null."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a package prints is no answer
+    for module in modules:
+        problem = None
+        try:
+            importlib.import_module(module)
+        except BaseException as error:  # of any kind, also SystemExit
+            problem = " ".join(f"{type(error).__name__}: {error}".split())[:160].rstrip(": ")
+        answers.write(json.dumps(problem) + "\n")
+        answers.flush()
+    os._exit(0)  # without what packages do at the end
 
 
 def lpips() -> Iterator[Finding]:
@@ -279,3 +371,7 @@ def summary(findings: Iterable[Finding]) -> dict[str, Any]:
     """All findings as plain values; ``ok``: nothing is broken."""
     rows = [finding.to_dict() for finding in findings]
     return {"ok": all(row["status"] != BROKEN for row in rows), "findings": rows}
+
+
+if __name__ == "__main__":
+    _import_each(sys.argv[1:])

@@ -91,6 +91,99 @@ def test_a_page_loses_other_hosts_and_gets_a_policy() -> None:
     assert b"".join(part["body"] for part in other[1:]) == text
 
 
+def asked(
+    headers: list[tuple[bytes, bytes]], host: str, kind: str = "http"
+) -> list[dict[str, Any]]:
+    """The messages that answer a request to an app that listens on ``host``."""
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(dict(message))
+
+    app = server.HostCheck(answering(200, b"text/plain", b"a page"), host)
+    asyncio.run(app({"type": kind, "headers": headers}, receive, send))
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1:7860"),
+        ("127.0.0.1", "localhost:9000"),  # a tunnel has another port
+        ("127.0.0.1", "LocalHost"),
+        ("127.0.0.1", "[::1]:7860"),
+        ("127.0.0.1", "[0:0:0:0:0:0:0:1]"),
+        ("192.168.1.5", "192.168.1.5:7860"),
+        ("192.168.1.5", "localhost"),
+        ("Workstation.lan", "workstation.LAN:7860"),
+        ("2001:db8::5", "[2001:DB8::5]:7860"),
+        ("0.0.0.0", "192.168.1.5:7860"),
+        ("0.0.0.0", "0.0.0.0:7860"),
+        ("::", "[2001:db8::5]:7860"),
+    ],
+)
+def test_requests_to_the_address_of_the_page_are_answered(host: str, named: str) -> None:
+    assert asked([(b"host", named.encode())], host)[0]["status"] == 200
+
+
+@pytest.mark.parametrize("listening", ["127.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "attacker.example",
+        "attacker.example:7860",
+        "127.0.0.1.attacker.example",
+        "localhost.attacker.example",
+        "127.0.0.1@attacker.example",
+        "attacker.example:127.0.0.1",
+        "127.0.0.1:7860:1",
+        "[::1",
+        "[attacker.example]",
+        "[127.0.0.1]",
+        "::1",
+        "",
+        "\xe4.example",
+    ],
+)
+def test_requests_that_name_another_host_are_refused(listening: str, named: str) -> None:
+    """A page of attacker.example whose name now resolves to 127.0.0.1 names its own host."""
+    (start, body) = asked([(b"host", named.encode("latin-1"))], listening)
+    assert start["status"] == 403
+    assert b"open the address that pnpcm app has printed" in body["body"]
+    assert b"attacker" not in body["body"]
+
+
+def test_other_addresses_are_refused_unless_the_app_listens_on_all() -> None:
+    for named in (b"192.168.1.5", b"127.0.0.2", b"[2001:db8::5]"):
+        assert asked([(b"host", named)], "127.0.0.1")[0]["status"] == 403
+        assert asked([(b"host", named)], "0.0.0.0")[0]["status"] == 200
+
+
+def test_the_name_of_the_machine_is_answered_if_the_app_listens_on_all(monkeypatch: Any) -> None:
+    monkeypatch.setattr(server.socket, "gethostname", lambda: "Workstation")
+    monkeypatch.setattr(server.socket, "getfqdn", lambda: "workstation.lan")
+    for named in (b"workstation:7860", b"workstation.lan"):
+        assert asked([(b"host", named)], "0.0.0.0")[0]["status"] == 200
+        assert asked([(b"host", named)], "127.0.0.1")[0]["status"] == 403
+
+
+def test_a_request_without_one_host_is_refused() -> None:
+    own = (b"host", b"127.0.0.1")
+    assert asked([], "127.0.0.1")[0]["status"] == 403
+    assert asked([own, own], "127.0.0.1")[0]["status"] == 403
+    assert asked([own, (b"host", b"attacker.example")], "127.0.0.1")[0]["status"] == 403
+
+
+def test_websockets_of_another_host_are_closed_and_other_events_pass() -> None:
+    other = [(b"host", b"attacker.example")]
+    assert asked(other, "127.0.0.1", "websocket") == [{"type": "websocket.close", "code": 1008}]
+    assert asked([], "127.0.0.1", "lifespan")[0]["status"] == 200
+
+
 # with Gradio -------------------------------------------------------------------------------------
 @pytest.fixture
 def client(address: str) -> Any:
@@ -142,6 +235,13 @@ def test_the_served_page_names_no_other_host(client: Any) -> None:
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert not re.findall(r"url\(['\"]?https?:", client.get("/theme.css").text)
     assert client.get("/config").json()["analytics_enabled"] is False
+
+
+def test_the_page_is_not_served_under_another_name(client: Any) -> None:
+    for path in ("/", "/config", f"{API}/info"):
+        refused = client.get(path, headers={"host": "attacker.example"})
+        assert refused.status_code == 403
+        assert "open the address that pnpcm app has printed" in refused.json()["detail"]
 
 
 def test_an_upload_is_restored_and_its_files_can_be_fetched(client: Any) -> None:

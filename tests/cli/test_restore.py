@@ -208,6 +208,33 @@ def test_scribbles_by_mask_and_by_colour(run: Run, tmp_path: Path) -> None:
         assert score(out / "in.inpaint.png", picture()) > before + 6
 
 
+def test_errors_of_masks_and_references_name_them(run: Run, tmp_path: Path) -> None:
+    photo, out = tmp_path / "in.png", tmp_path / "out"
+    noisy(32).save(photo)
+    (tmp_path / "empty.png").touch()
+    Image.new("L", (32, 32)).save(tmp_path / "black.png")
+    Image.new("L", (32, 32), 255).save(tmp_path / "white.png")
+    noisy(32).save(tmp_path / "a.gif")
+    said = {}
+    for name in ("empty.png", "black.png", "white.png", "a.gif", "no.png"):
+        words = ("--task", "inpaint", "--mask", tmp_path / name, "--out", out)
+        done = run("restore", photo, *words)
+        assert (done.code, done.err.count("\n")) == (2, 1)
+        said[name] = done.err
+    assert f"in.png: mask {tmp_path}/empty.png is empty (0 bytes)" in said["empty.png"]
+    assert "black.png marks no pixel; paint white what is to be filled" in said["black.png"]
+    assert "white.png marks every pixel; some must stay (black in a mask)" in said["white.png"]
+    assert f"in.png: mask {tmp_path}/a.gif is a GIF file, which pnpcm does not" in said["a.gif"]
+    assert said["no.png"] == (
+        f"pnpcm: --mask is {tmp_path}/no.png, which does not exist; check the path\n"
+    )
+    other = run("restore", photo, "--task", "inpaint", "--mask-color", "#ff00ff", "--out", out)
+    assert "in.png marks no pixel; give the colour of the pixels to be filled" in other.err
+    words = ("--task", "denoise", "--reference", tmp_path / "empty.png", "--out", out)
+    assert f"in.png: reference {tmp_path}/empty.png is empty" in run("restore", photo, *words).err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("bits", [8, 16])
 def test_known_pixels_are_kept_bit_for_bit(run: Run, tmp_path: Path, bits: int) -> None:
     """RGBA of 8 bits, grey of 16 bits, each with all values of its range."""
@@ -360,8 +387,10 @@ def test_own_operator(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         (("--task", "denoize"), "did you mean 'denoise'"),
         (("--task", "denoise", "--factor", 4), "does not take factor"),
-        (("--task", "deblur"), "motion; for example --gaussian 9,2 (size and sigma)"),
         (("--task", "deblur", "--gaussian", "5"), "expected two numbers"),
+        (("--task", "deblur", "--gaussian", "9,2", "--motion", "9,2"), "kernel, gaussian and"),
+        (("--task", "deblur", "--gaussian", "9.5,2"), "--gaussian is (9.5, 2.0), expected a whole"),
+        (("--task", "deblur", "--motion", "-5,0"), "--motion is (-5.0, 0.0), expected a length of"),
         (("--task", "inpaint"), "needs --mask"),
         (("--task", "phase-retrieval"), "a measurement file"),
         ((), "give --task, one of denoise, inpaint,"),
@@ -383,6 +412,23 @@ def test_bad_words(run: Run, tmp_path: Path, words: tuple[object, ...], message:
     assert not list((tmp_path / "out").glob("*"))
 
 
+def test_the_example_for_a_missing_kernel_can_be_run(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    noisy(32).save("photo.jpg")
+    done = run("restore", "photo.jpg", "--task", "deblur")
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    for option in ("--gaussian SIZE,SIGMA", "--motion LENGTH,ANGLE", "--kernel FILE.npy"):
+        assert option in done.err
+    _, *words = done.err.partition("for example ")[2].partition(" (")[0].split()
+    assert words[:4] == ["restore", "photo.jpg", "--task", "deblur"]
+    planned = run(*words, "--dry-run")
+    assert planned.code == 0, planned.err
+    assert json.loads(planned.out)["options"]["gaussian"] == [9, 2]
+
+
 def test_bad_places(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     noisy(32).save(tmp_path / "in.png")
@@ -395,6 +441,13 @@ def test_bad_places(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"PK nonsense")
     done = run("restore", tmp_path / "x.npz", "--out", tmp_path / "o")
     assert "cannot be read as a measurement file" in done.err
+    for names, words in (
+        ("a", "it holds a; give such"),
+        ("kspace", "it holds kspace; k-space is read"),
+    ):
+        np.savez(tmp_path / "x.npz", **{names: np.ones(3)})
+        done = run("restore", tmp_path / "x.npz", "--out", tmp_path / "o")
+        assert "x.npz is not a measurement file of `pnpcm simulate`, " + words in done.err
 
 
 def test_a_single_pixel_column(run: Run, tmp_path: Path) -> None:

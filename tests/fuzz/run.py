@@ -2,13 +2,16 @@
 
 ``make fuzz`` prints a table; inputs that crash, take longer or raise anything else are saved in
 ``corpus/``, which ``tests/fuzz/test_fuzz.py`` reads again. Readers run in a worker process with
-limits of memory and processor time, so that a crash is a finding.
+limits of memory and time, so that a crash is a finding. An input may take ``SECONDS`` of processor
+time in that process, and is refused after as much in the child process that reads the structure of
+HDF5 and twix files; the time of imports and that of waiting on a busy machine do not count.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import os
 import resource
@@ -28,8 +31,9 @@ CORPUS = HERE / "corpus"
 MEMORY = 2**30
 """Bytes that a reader may use beyond those of the libraries."""
 SECONDS = 2.0
-"""Processor time per input; the first of a worker also imports libraries."""
+"""Processor time per input, here and in ``make test``."""
 START = 30.0
+"""Processor time of the valid file, which is read first and imports libraries."""
 FINDINGS = ("other", "slow", "crash")
 
 
@@ -73,19 +77,12 @@ def damaged(reader: str, number: int, whole: bytes) -> bytes:
 # worker ------------------------------------------------------------------------------------------
 def work(jobs: Sequence[tuple[str, int, int]]) -> None:
     """Read inputs (reader, first, stop) and print one line before and one after each."""
-    from fuzz.targets import TARGETS
-    from pnpcm.io import hdf5
-
-    hdf5.SECONDS = SECONDS
     _limit_memory()
     with tempfile.TemporaryDirectory() as folder:
         for reader, first, stop in jobs:
-            target = TARGETS[reader]
-            path = Path(folder) / str(len(os.listdir(folder))) / target.name
-            path.parent.mkdir()
-            target.make(path)
-            whole = path.read_bytes()
-            _ = _outcome(reader, path, damaged(reader, 0, whole), START)  # imports
+            place = Path(folder) / str(len(os.listdir(folder)))
+            place.mkdir()
+            path, whole = _begun(reader, place)
             for number in range(first, stop):
                 _say(reader, number, "start", "")
                 before = time.process_time()
@@ -95,15 +92,30 @@ def work(jobs: Sequence[tuple[str, int, int]]) -> None:
 
 def replay(path: Path, reader: str) -> None:
     """Read one saved input, in this process."""
-    from fuzz.targets import TARGETS
-
     _limit_memory()
     with tempfile.TemporaryDirectory() as folder:
-        target = TARGETS[reader]
-        copy = Path(folder) / target.name
-        target.make(copy)  # files beside it, e.g. the data of a header
-        kind, words = _outcome(reader, copy, path.read_bytes(), START)
+        copy, _ = _begun(reader, Path(folder))
+        kind, words = _outcome(reader, copy, path.read_bytes(), SECONDS)
         _say(reader, 0, kind, words)
+
+
+def _begun(reader: str, folder: Path) -> tuple[Path, bytes]:
+    """The path of the file to read, and the valid file, which has been read once for the imports.
+
+    Files beside it stay, e.g. the data of a header.
+    """
+    from fuzz.targets import TARGETS
+    from pnpcm.io import hdf5
+    from pnpcm.mri.readers import twix
+
+    target = TARGETS[reader]
+    path = folder / target.name
+    target.make(path)
+    whole = path.read_bytes()
+    hdf5.SECONDS = twix.SECONDS = START
+    _outcome(reader, path, target.pack(whole), START)
+    hdf5.SECONDS = twix.SECONDS = SECONDS
+    return path, whole
 
 
 def _outcome(reader: str, path: Path, content: bytes, seconds: float) -> tuple[str, str]:
@@ -132,6 +144,7 @@ def _say(reader: str, number: int, kind: str, words: str, *numbers: float) -> No
 
 
 def _limit_memory() -> None:
+    importlib.import_module("fuzz.targets")  # the libraries that it imports do not count
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -156,8 +169,7 @@ def fuzz(inputs: dict[str, int], first: int = 0) -> dict[str, Count]:
                 if now is None:
                     raise RuntimeError(f"the worker ends with code {line} before its first input")
                 reader, number = now
-                kind = "slow" if line == -signal.SIGPROF else "crash"
-                counts[reader].add(number, kind, f"exit code {line}")
+                counts[reader].add(number, *_end_of(line))
                 rest[reader] = number + 1
                 break
             reader, number, kind, words, *numbers = line
@@ -178,7 +190,7 @@ def _lines(jobs: Sequence[tuple[str, int, int]]) -> Iterator[Any]:
         [sys.executable, __file__, "--worker", json.dumps(jobs)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=_environment(),
+        env=environment(),
     )
     assert process.stdout is not None
     with process.stdout:
@@ -194,15 +206,22 @@ def replayed(path: Path) -> tuple[str, str]:
         [sys.executable, __file__, "--replay", str(path), "--only", reader],
         capture_output=True,
         text=True,
-        env=_environment(),
+        env=environment(),
     )
     if done.returncode:
-        return "crash", f"exit code {done.returncode}"
+        return _end_of(done.returncode)
     _, _, kind, words = json.loads(done.stdout.splitlines()[-1])
     return kind, words
 
 
-def _environment() -> dict[str, str]:
+def _end_of(code: int) -> tuple[str, str]:
+    """The outcome of an input on which the process that reads it ends with this code."""
+    if code == -signal.SIGPROF:
+        return "slow", f"it takes longer than {SECONDS:g} s of processor time"
+    return "crash", f"exit code {code}"
+
+
+def environment() -> dict[str, str]:
     paths = [str(HERE.parent), *(p for p in sys.path if p)]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
 
@@ -278,4 +297,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(HERE.parent))  # of the package fuzz
     main()

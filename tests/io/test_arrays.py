@@ -52,7 +52,7 @@ def npy(shape: str, content: bytes = b"", descr: str = "'<f8'") -> bytes:
         (npy("(1,)", b"x" * 8, "[('a', '<f8')]"), "not plain numbers"),
         (b"\x93NUMPY\x03\x00" + b"x" * 20, "version"),
         (npy("[" * 5000), "cannot be read"),
-        (b"text", "cannot be read"),
+        (b"text", r"cannot be read as .* \(ValueError: it does not begin like a \.npy file\)"),
     ],
 )
 def test_headers_that_do_not_fit_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
@@ -81,6 +81,44 @@ def test_a_small_archive_of_a_huge_array_is_refused_before_it_is_inflated(tmp_pa
         opened_npz(path, "an archive", Budget(8, max_pixels=10**6)) as file,
     ):
         _ = file["kspace"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "descr", "size", "words"),
+    [
+        ("()", "'<U25000000'", 10**8, "25000000 = 25000000 characters"),
+        ("(2, 3)", "'|S20000000'", 12 * 10**7, "2×3×20000000 = 120000000 characters"),
+    ],
+)
+def test_a_small_archive_of_a_huge_text_is_refused_before_it_is_inflated(
+    tmp_path: Path, shape: str, descr: str, size: int, words: str
+) -> None:
+    path = tmp_path / "bomb.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file,
+        file.open("pnpcm.npy", "w", force_zip64=True) as member,
+    ):
+        member.write(npy(shape, descr=descr))
+        for _ in range(100):
+            member.write(bytes(size // 100))
+    assert path.stat().st_size < 200_000
+    words = rf"bomb\.npz has {words}, more than the 1000000 .* max_pixels"
+    with (
+        pytest.raises(ArgumentError, match=words),
+        opened_npz(path, "an archive", Budget(8, max_pixels=10**6)) as file,
+    ):
+        _ = file["pnpcm"]
+
+
+def test_a_short_text_is_read_in_any_budget(tmp_path: Path) -> None:
+    text = "x" * 2**16
+    np.savez(tmp_path / "a.npz", text=np.array(text), names=np.array(["a", "bc"]))
+    with opened_npz(tmp_path / "a.npz", "an archive", Budget(8, max_pixels=1)) as file:
+        assert str(file["text"]) == text
+        assert file["names"].tolist() == ["a", "bc"]
+    np.save(tmp_path / "b.npy", np.array(text + "x"))
+    with pytest.raises(ArgumentError, match="65537 characters, more than the 1 that max_pixels"):
+        read_array(tmp_path / "b.npy", Budget(8, max_pixels=1))
 
 
 def test_a_damaged_member_is_refused(tmp_path: Path) -> None:

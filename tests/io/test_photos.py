@@ -6,6 +6,7 @@ writes is read back by Pillow, tifffile or the plain decoder of :func:`plain_png
 
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 import sys
@@ -287,7 +288,7 @@ def test_float_tiff(tmp_path: Path) -> None:
     photo = read_photo(tmp_path / "a.tif")
     assert (photo.bits, photo.x.shape) == (16, (1, 1, 7, 9))
     assert torch.allclose(photo.x[0, 0], torch.from_numpy(2 * image - 1), atol=1e-6)
-    for wrong in (image * 255, image - 0.5, np.where(image > 0.5, np.nan, image)):
+    for wrong in (image * 255, image - 0.5):
         tifffile.imwrite(tmp_path / "b.tif", wrong)
         with pytest.raises(ArgumentError, match=r"b\.tif has floats from .* expected \[0, 1\]"):
             read_photo(tmp_path / "b.tif")
@@ -550,15 +551,44 @@ def test_a_tiff_with_a_strip_that_was_never_written(tmp_path: Path) -> None:
         read_photo(tmp_path / "a.tif")
 
 
+@pytest.mark.parametrize("depth", [np.uint8, np.uint16])
+def test_a_cut_tiff_says_how_much_is_there(tmp_path: Path, depth: type) -> None:
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.full((40, 50, 3), 100, depth), photometric="rgb")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1000])
+    size = len(content) - 1000
+    words = rf"\(ValueError: its pixels end at byte {len(content)}, the file at byte {size}\)"
+    with pytest.raises(ArgumentError, match=words):
+        read_photo(path)
+
+
+def test_tiff_files_that_are_no_photographs_are_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    for depth in (np.uint8, np.uint16):
+        tifffile.imwrite(path, np.zeros((9, 8, 5), depth), photometric="minisblack",
+                         planarconfig="contig")  # fmt: skip
+        with pytest.raises(ArgumentError, match=r"a\.tif has 5 channels.*; convert it to RGB or"):
+            read_photo(path)
+    for bad in (np.nan, np.inf):
+        values = np.full((9, 8, 3), 0.5, np.float32)
+        values[1, 2, 0] = bad
+        tifffile.imwrite(path, values, photometric="rgb")
+        with pytest.raises(ArgumentError, match="has values that are NaN or infinite; replace"):
+            read_photo(path)
+
+
 def test_not_a_picture(tmp_path: Path) -> None:
     (tmp_path / "text.png").write_text("a picture says more than a thousand words")
     (tmp_path / "empty.png").touch()
     (tmp_path / "folder.png").mkdir()
+    os.mkfifo(tmp_path / "pipe.png")
     for name, words in {
         "text.png": "is not a PNG, JPEG, TIFF or WebP file",
-        "empty.png": "is empty",
-        "folder.png": "is a folder",
-        "missing.png": "does not exist",
+        "empty.png": r"is empty \(0 bytes\), expected an image; copy or download it again",
+        "folder.png": "is a folder, expected an image; give one of the files in it",
+        "missing.png": "does not exist, expected an image; check the path",
+        "pipe.png": "is a pipe or a device, expected a file; write its content to a file",
     }.items():
         with pytest.raises(ArgumentError, match=rf"{name} {words}"):
             read_photo(tmp_path / name)
@@ -631,7 +661,7 @@ def test_reading_does_not_share_memory(tmp_path: Path) -> None:
     ("name", "content", "kind", "command"),
     [
         ("a.gif", b"GIF89a\0\0\0\0\0\0", "GIF", "magick '{}/a.gif[0]' {}/a.png"),
-        ("b.png", b"GIF87a\0\0\0\0\0\0", "GIF", "magick '{}/b.png[0]' {}/b.png"),
+        ("b.png", b"GIF87a\0\0\0\0\0\0", "GIF", "magick '{}/b.png[0]' {}/b-1.png"),
         ("a.bmp", b"BM\0\0\0\0\0\0\0\0\0\0", "BMP", "magick {}/a.bmp {}/a.png"),
         ("IMG_1.HEIC", b"\0\0\0\x18ftypheic", "HEIC", "heif-convert {}/IMG_1.HEIC {}/IMG_1.png"),
         ("phone.jpg", b"\0\0\0\x18ftypmif1", "HEIC", "heif-convert {}/phone.jpg {}/phone.png"),
@@ -649,6 +679,14 @@ def test_other_formats_get_one_sentence_with_a_command(
         read_photo(tmp_path / name)
     assert str(caught.value).endswith(command.format(tmp_path, tmp_path))
     assert "\n" not in str(caught.value)
+
+
+def test_a_command_that_converts_replaces_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "a.heic").write_bytes(b"x" * 20)
+    for taken in ("a.png", "a-1.png"):
+        (tmp_path / taken).touch()
+    with pytest.raises(ArgumentError, match=r"heif-convert .*a\.heic .*a-2\.png$"):
+        read_photo(tmp_path / "a.heic")
 
 
 def test_a_suffix_alone_refuses_nothing_that_can_be_read(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The border of all readers: errors of libraries become ours, sizes are checked against memory."""
 
+import errno
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -26,6 +28,28 @@ def test_errors_of_libraries_become_one_sentence(error: Exception) -> None:
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith("); copy it")
     assert caught.value.__cause__ is error
+
+
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) -> None:
+    for path, words in (
+        (tmp_path / "no.npy", r"no\.npy cannot be read as X: No such file or directory; check the"),
+        (tmp_path, r"cannot be read as X: Is a directory; a folder is in the place of a file"),
+    ):
+        with pytest.raises(ArgumentError, match=words) as caught, reading(path, "X"):
+            path.open("rb").close()
+        assert "Errno" not in str(caught.value)
+        assert "copied" not in str(caught.value)
+    words = r"a\.hdr cannot be read as X: Permission denied; change its permissions"
+    with pytest.raises(ArgumentError, match=words), reading("a.cfl", "X"):
+        raise PermissionError(errno.EACCES, "Permission denied", "a.hdr")
+
+
+def test_pipes_and_devices_are_refused_before_they_are_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.h5")
+    for path in (tmp_path / "pipe.h5", Path("/dev/zero")):
+        words = f"{path} is a pipe or a device, expected a file; write its content to a file"
+        with pytest.raises(ArgumentError, match=words), reading(path, "X"):
+            raise AssertionError("was opened")
 
 
 def test_our_errors_and_interruptions_pass_the_border() -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -675,12 +676,24 @@ def test_damaged_files_raise_our_own_errors(tmp_path: Path, suffix: str) -> None
             read_scan(path).kspace(0)
 
 
+@pytest.mark.parametrize("name", ["a.png", "my photo.JPG", "a.gif", "a.heic", "a.nef"])
+def test_an_image_is_sent_to_restore(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"picture")
+    words = re.escape(f"{path} is an image, not raw k-space: restore it with pnpcm restore ")
+    with pytest.raises(ArgumentError, match=words) as caught:
+        read_scan(path)
+    said = str(caught.value)
+    command = shlex.split(said.partition("restore it with ")[2].partition(" (or another")[0])
+    assert command == ["pnpcm", "restore", str(path), "--task", "denoise"]
+    for readable in ("fastMRI", "ISMRMRD", ".h5", ".dat", ".cfl", ".npy", ".npz", ".mat"):
+        assert readable in said
+
+
 def test_unknown_names_and_pickles_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"picture")
-    with pytest.raises(ArgumentError, match=r"a picture is restored by pnpcm restore"):
-        read_scan(tmp_path / "a.png")
     (tmp_path / "a.raw").write_bytes(b"meas")
-    with pytest.raises(ArgumentError, match=r"suffix '\.raw' is not that of a raw data format"):
+    words = r"suffix '\.raw' is not that of a raw data format; expected fastMRI .*Siemens .*rename"
+    with pytest.raises(ArgumentError, match=words):
         read_scan(tmp_path / "a.raw")
     with pytest.raises(UnknownNameError, match="did you mean 'fastmri'"):
         read_scan(tmp_path / "a.raw", format="fastmr")

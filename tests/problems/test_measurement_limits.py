@@ -24,8 +24,8 @@ def written(path: Path, y: Any = Y, sigma_y: object = 0.05, **task: Any) -> Path
     ("task", "words"),
     [
         ({"type": "SuperRes", "factor": 10**6}, "factor must be .* at most 64, got 1000000"),
-        ({"type": "Deblur", "gaussian": [10**9, 3]}, "the first of at most .* pixels"),
-        ({"type": "Deblur", "motion": [1e12, 30]}, "the first of at most .* pixels"),
+        ({"type": "Deblur", "gaussian": [10**9, 3]}, "a whole size of 1 to 1024 and"),
+        ({"type": "Deblur", "motion": [1e12, 30]}, "a length of 1 to 1024 pixels"),
         ({"type": "Deblur", "gaussian": "wide"}, "Deblur cannot be built from"),
         ({"type": "Inpaint", "missing": [[]]}, "inpaint needs a mask"),
         ({"type": "UNetConfig"}, "expected a task"),

@@ -177,14 +177,29 @@ def test_options_are_checked() -> None:
         SuperRes(downsampler="bicubik")
     with pytest.raises(ArgumentError, match="exactly one of kernel, gaussian and motion"):
         Deblur()
+    for gaussian in ((0, 2.0), (9.5, 2.0), (9, 0.0), (9, math.nan), (math.inf, 2), (2000, 2)):
+        with pytest.raises(ArgumentError, match=r"gaussian is \(.*expected a whole size of 1 to"):
+            Deblur(gaussian=gaussian)
+    for motion in ((0.5, 30), (-5, 30), (math.inf, 30), (5, math.nan), (2000, 30)):
+        with pytest.raises(ArgumentError, match=r"motion is \(.*expected a length of 1 to"):
+            Deblur(motion=motion)
     with pytest.raises(ArgumentError, match="needs a mask"):
         Inpaint()
     with pytest.raises(ShapeError, match="mask is 4×4 and the image 24×33"):
         Inpaint(mask=torch.ones(4, 4)).problem(image())
     with pytest.raises(ArgumentError, match="quality"):
         Jpeg()
+    for quality in (0, 101, 7.5, True):
+        with pytest.raises(ArgumentError, match=r"a whole number 1…100; leave it out for a \.jpg"):
+            Jpeg(quality=quality)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="factor must be"):
         SuperRes(factor=1)
+
+
+def test_a_turned_mask_is_explained() -> None:
+    words = "mask is 33×24 and the image 24×33 .*; it seems to be turned by 90°: .* EXIF"
+    with pytest.raises(ShapeError, match=words):
+        Inpaint(mask=torch.ones(33, 24)).problem(image())
 
 
 def test_missing_share_is_rounded() -> None:

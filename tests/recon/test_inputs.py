@@ -81,7 +81,37 @@ def test_pictures_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     touch(tmp_path, "deep/er/e.png")
     with pytest.raises(ArgumentError, match="with subfolders; --recursive"):
-        find_inputs([tmp_path / "deep"], SUFFIXES)
+        find_inputs([tmp_path / "deep"], SUFFIXES, recursive=False)
+
+
+def test_an_empty_folder_and_subfolders_name_the_next_move(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    words = (
+        r"without images \(\.png, \.jpg, \.npz\); check the path, or give files of these formats$"
+    )
+    with pytest.raises(ArgumentError, match=words):
+        find_inputs([tmp_path / "empty"], SUFFIXES)
+    touch(tmp_path, "sub/a.png")
+    for recursive, words in (
+        (False, "; --recursive takes the images in them$"),
+        (None, "; give these"),
+    ):
+        with pytest.raises(ArgumentError, match=f"but with subfolders{words}"):
+            find_inputs([tmp_path], SUFFIXES, recursive=recursive)
+
+
+def test_a_folder_of_images_in_place_of_scans_is_sent_to_restore(tmp_path: Path) -> None:
+    for name in ("a.png", "b.gif"):
+        folder = tmp_path / f"in {name}"
+        touch(folder, name)
+        with pytest.raises(ArgumentError, match=r"without raw scans \(\.h5\)") as caught:
+            find_inputs([folder], (".h5",), what="raw scans", results=False)
+        said = str(caught.value)
+        assert f"it holds images ({name}), " in said
+        assert said.endswith(f"restore them with pnpcm restore '{folder}' --task denoise")
+    write_record(tmp_path / "out", "head.scan", "head.h5", ["head.scan.png"])
+    with pytest.raises(ArgumentError, match=r"without raw scans \(\.h5\); check the path"):
+        find_inputs([tmp_path / "out"], (".h5",), what="raw scans", results=False)
 
 
 def test_names_have_the_task_and_the_subfolder() -> None:

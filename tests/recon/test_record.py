@@ -116,6 +116,13 @@ def test_names_that_are_not_utf8_and_links_to_themselves(tmp_path: Path) -> None
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["good.result.json", "good.txt"]
 
 
+def test_a_pipe_does_not_stop_the_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    found = run(Copy(), tmp_path / "out", tmp_path / "pipe.txt", put(tmp_path / "good.txt"))
+    assert [one.status for one in found] == ["failed", "done"]
+    assert "pipe.txt is a pipe or a device, expected a file; write its content" in found[0].message
+
+
 # results that would replace others ---------------------------------------------------------------
 def refused(message: str, work: Copy, out: Path, *inputs: Path) -> None:
     """Refused with this message, and nothing is written or changed."""
@@ -123,6 +130,12 @@ def refused(message: str, work: Copy, out: Path, *inputs: Path) -> None:
     with pytest.raises(ArgumentError, match=message):
         run(work, out, *inputs)
     assert {p: p.read_bytes() for p in out.parent.rglob("*") if p.is_file()} == before
+
+
+def test_an_output_below_a_file(tmp_path: Path) -> None:
+    put(tmp_path / "a.txt")
+    message = r"output .*a\.txt/deep/b\.txt cannot be written, since .*a\.txt is a file; give anot"
+    refused(message, Copy(), tmp_path / "a.txt" / "deep", put(tmp_path / "b.txt"))
 
 
 def test_two_inputs_that_would_write_the_same_file(tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
-"""The web server of the app: private temporary folder, limits of requests, no other hosts."""
+"""The web server of the app: private temporary folder, limits of requests, no other hosts.
+
+The middlewares :class:`HostCheck` and :class:`Guard` are plain ASGI and do not need Gradio.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
@@ -36,6 +40,14 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
+EVERY_ADDRESS = ("", "0.0.0.0", "::")
+"""Values of ``--host`` with which the app listens on all addresses of the machine."""
+HOST = re.compile(r"(\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[^\s:@/\[\]]+))(:\d*)?")
+"""The header Host: an IPv6 address in brackets, or another address or a name; and a port."""
+FOREIGN = (
+    "This request does not name the address of the app; open the address that pnpcm app has "
+    "printed. For another name of this machine start it with --host NAME."
+)
 OUTSIDE = re.compile(rb"<(meta|link)\b[^>]*https?://[^>]*>")
 """Tags of Gradio's page that name another host: pictures for previews in chats."""
 ENVIRONMENT = {
@@ -58,7 +70,7 @@ def serve(host: str, port: int, limits: Limits, say: Callable[[str], None]) -> N
     """
     with listening(host, port) as listener, private_folder() as root:
         work = Work(root, limits)
-        app = application(work)
+        app = application(work, host)
         import uvicorn
 
         class Server(uvicorn.Server):  # type: ignore[misc]
@@ -102,8 +114,8 @@ def private_folder() -> Iterator[Path]:
         yield root
 
 
-def application(work: Work) -> Any:
-    """The web application; all its files are below ``work.root``."""
+def application(work: Work, host: str) -> Any:
+    """The web application on the address ``host``; all its files are below ``work.root``."""
     limits, root = work.limits, work.root
     os.environ.update(ENVIRONMENT | {"GRADIO_TEMP_DIR": str(root / "uploads")})
     try:
@@ -117,6 +129,7 @@ def application(work: Work) -> Any:
     blocks.queue(max_size=limits.queue)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, limits=limits)
+    app.add_middleware(HostCheck, host=host)  # the last one is asked first
     theme = gradio.themes.Default(primary_hue="teal", font=FONTS, font_mono=MONO)
     theme = theme.set(
         block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
@@ -138,6 +151,50 @@ def application(work: Work) -> Any:
 
 
 # requests and responses --------------------------------------------------------------------------
+class HostCheck:
+    """ASGI middleware: refuses requests whose header Host does not name the address of the app.
+
+    A page of another site can have its own name resolved to 127.0.0.1 (DNS rebinding) and then read
+    what the app answers, but its requests carry that name. Answered are localhost, the loopback
+    addresses and ``host``; if ``host`` is all addresses, also the names of this machine and every
+    address in numbers, for which no name is resolved. Ports are not compared: a tunnel has another.
+    """
+
+    def __init__(self, app: Any, host: str) -> None:
+        self.app = app
+        self._every = host in EVERY_ADDRESS
+        names = ["localhost", "127.0.0.1", "::1", host]
+        if self._every:
+            names += [socket.gethostname(), socket.getfqdn()]
+        self._known = {_address_or_name(name) for name in names}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or self._names_us(scope["headers"]):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await _answer(send, 403, FOREIGN)
+        else:
+            await send({"type": "websocket.close", "code": 1008})  # violation of a policy
+
+    def _names_us(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        values = [value for key, value in headers if key == b"host"]
+        match = HOST.fullmatch(values[0].decode("latin-1")) if len(values) == 1 else None
+        if match is None:
+            return False
+        host = _address_or_name(match["six"] or match["name"])
+        if isinstance(host, ipaddress.IPv6Address) != bool(match["six"]):
+            return False
+        return host in self._known or (self._every and not isinstance(host, str))
+
+
+def _address_or_name(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | str:
+    """An address that is written in numbers, or a name in lower case."""
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return text.lower()
+
+
 class Guard:
     """ASGI middleware: refuses large requests, and changes responses as follows.
 

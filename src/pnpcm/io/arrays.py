@@ -23,6 +23,8 @@ NUMBER = 32
 """Bytes of memory per number of an array: as read, and converted to complex numbers."""
 KINDS = "biufcUS"
 """Types of numbers and texts; pickled objects are never loaded."""
+SHORT = 2**16
+"""Characters of a text that is read in any budget, e.g. the description of a measurement."""
 
 
 class Archive:
@@ -86,6 +88,8 @@ def _described(
     The header is checked against the size; the position in the bytes read is after the header.
     """
     head = io.BytesIO(stream.read(min(size, 2**16)))  # NumPy refuses headers above 10 000 bytes
+    if not head.getvalue().startswith(npy.MAGIC_PREFIX):
+        raise ValueError("it does not begin like a .npy file")
     version = npy.read_magic(head)
     if version not in ((1, 0), (2, 0)):  # 3.0 is for fields with names, which are not read
         raise ValueError(f"version {version} of NumPy's format, expected 1.0 or 2.0")
@@ -105,7 +109,7 @@ def _described(
 def _array(path: Path, stream: IO[bytes], size: int, budget: Budget) -> Array:
     """The array in a stream of ``size`` bytes in NumPy's format; the header is checked first."""
     shape, in_columns, dtype, head = _described(stream, size)
-    budget.check(path, shape or (1,), "numbers")
+    _check(path, shape, dtype, budget)
     declared = math.prod(shape) * dtype.itemsize
     content = bytearray(declared)
     view, at = memoryview(content), 0
@@ -117,6 +121,17 @@ def _array(path: Path, stream: IO[bytes], size: int, budget: Budget) -> Array:
         at += len(part)
     values = np.frombuffer(content, dtype)
     return values.reshape(shape, order="F" if in_columns else "C")
+
+
+def _check(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], budget: Budget) -> None:
+    """Refuse more numbers than the budget allows, or more characters, unless they are few."""
+    if dtype.kind not in "SU":
+        budget.check(path, shape or (1,), "numbers")
+        return
+    length = dtype.itemsize // np.dtype(f"{dtype.kind}1").itemsize
+    characters = (*shape, max(1, length))
+    if math.prod(characters) > SHORT:
+        budget.check(path, characters, "characters")
 
 
 def as_dict(file: Archive, wanted: Iterable[str]) -> dict[str, Array]:

@@ -263,8 +263,10 @@ def _check_tiff(picture: ImageFile.ImageFile, size: int) -> None:
 def check_parts(places: list[tuple[int, int]], parts: int, size: int) -> None:
     """Refuse fewer (offset, bytes) than ``parts``, and those outside a file of ``size`` bytes."""
     ends = [at + n for at, n in places if n > 0]
-    if len(ends) < parts or max(ends) > size:
+    if len(ends) < parts:
         raise ValueError(f"{len(ends)} of {parts} parts of the pixels are there")
+    if max(ends) > size:
+        raise ValueError(f"its pixels end at byte {max(ends)}, the file at byte {size}")
 
 
 def _numbers(value: object) -> tuple[int, ...]:

@@ -7,17 +7,19 @@ of pnpcm in :func:`reading`.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import math
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pnpcm.errors import ArgumentError, MissingExtraError, PnPCMError
+from pnpcm.errors import REMEDIES, ArgumentError, MissingExtraError, PnPCMError
 
 COMPLETE = "check that it is such a file and that it was copied completely"
 SHARE = 0.75
@@ -37,17 +39,37 @@ def reading(
 ) -> Iterator[None]:
     """Raise ``error`` in place of anything that a library raises about the content of ``path``.
 
-    ``format``: what the file should be. ``move``: what the user can do. Errors of pnpcm pass.
+    ``format``: what the file should be. ``move``: what the user can do if it is damaged. Errors of
+    pnpcm pass.
     """
+    check_regular(path, error)
     try:
         yield
     except PnPCMError:
         raise
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as cause:
+        number = cause.errno or errno.ENOENT
+        what, remedy = os.strerror(number), REMEDIES.get(number, "check the path")
+        raise error(
+            f"{cause.filename or path} cannot be read as {format}: {what}; {remedy}"
+        ) from cause
     except MemoryError as cause:
         raise error(f"{path} needs more memory than there is; use a smaller file") from cause
     except Exception as cause:  # zlib, zip, struct, Unicode, recursion …: each library has its own
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())[:160].rstrip(": ")
         raise error(f"{path} cannot be read as {format} ({reason}); {move}") from cause
+
+
+def check_regular(path: str | Path, error: type[PnPCMError] = ArgumentError) -> None:
+    """Refuse pipes, sockets and devices: reading them might never end."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # reported when the file is opened
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise error(
+            f"{path} is a pipe or a device, expected a file; write its content to a file first"
+        )
 
 
 def read_json(

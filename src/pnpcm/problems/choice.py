@@ -89,6 +89,14 @@ class TaskChoice:
                 raise ArgumentError(
                     "--task inpaint needs --mask FILE or --mask-color #rrggbb, one of them"
                 )
+            if self.mask is not None and not self.mask.exists():
+                raise ArgumentError(f"mask is {self.mask}, which does not exist; check the path")
+        elif self.task == "deblur" and not {"kernel", "gaussian", "motion"} & self.options.keys():
+            raise ArgumentError(
+                "--task deblur needs the kernel, which is not estimated: give --gaussian "
+                "SIZE,SIGMA, --motion LENGTH,ANGLE or --kernel FILE.npy, for example pnpcm restore "
+                "photo.jpg --task deblur --gaussian 9,2 (9×9 pixels, a sigma of 2 pixels)"
+            )
         elif self.task != "jpeg" or self.options:
             build(TASKS[self.task], self.options)
 
@@ -184,12 +192,15 @@ def read_kernel(path: Path) -> Tensor:
 
 def hole_mask(path: Path, max_pixels: int | None = None) -> tuple[Tensor, tuple[str, ...]]:
     """The mask of kept pixels (1), from a mask image in which white is to be filled, and notes."""
-    x = read_photo(path, max_pixels=max_pixels).x.mean(1)[0]
+    try:
+        x = read_photo(path, max_pixels=max_pixels).x.mean(1)[0]
+    except ArgumentError as error:
+        raise ArgumentError(f"mask {error}") from error
     white = x > 0
     notes: tuple[str, ...] = ()
     if not bool(((x == 1) | (x == -1)).all()):
         notes = (f"mask {path.name} is not black and white: thresholded at 50 %",)
-    _check_holes(white, f"mask {path}")
+    _check_holes(white, f"mask {path}", "paint white what is to be filled")
     return (~white).float(), notes
 
 
@@ -205,12 +216,13 @@ def colour_mask(photo: Photo, colour: str) -> Tensor:
     wanted = torch.tensor(values).reshape(1, 3, 1, 1) / 127.5 - 1
     near = ((photo.x - wanted).abs().amax(1, keepdim=True) <= 0.25).float()
     white = F.max_pool2d(near, 3, stride=1, padding=1)[0, 0] > 0
-    _check_holes(white, f"mask_color {colour} in {photo.path}")
+    what = f"mask_color {colour} in {photo.path}"
+    _check_holes(white, what, "give the colour of the pixels to be filled")
     return (~white).float()
 
 
-def _check_holes(white: Tensor, what: str) -> None:
+def _check_holes(white: Tensor, what: str, move: str) -> None:
     if not bool(white.any()):
-        raise ArgumentError(f"{what} marks no pixel; white (or the colour) is filled")
+        raise ArgumentError(f"{what} marks no pixel; {move}")
     if bool(white.all()):
-        raise ArgumentError(f"{what} marks every pixel; white is filled, black is kept")
+        raise ArgumentError(f"{what} marks every pixel; some must stay (black in a mask)")

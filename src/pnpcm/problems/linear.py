@@ -90,10 +90,13 @@ class Inpaint(Task):
             raise ArgumentError("inpaint needs a mask to be solved; give mask")
         if tuple(self.mask.shape[-2:]) != tuple(image_shape[1:]):
             (mh, mw), (_, h, w) = self.mask.shape[-2:], image_shape
-            raise ShapeError(
-                f"mask is {mh}×{mw} and the image {h}×{w} (height×width); "
-                "give a mask of the size of the image"
-            )
+            move = "give a mask of the size of the image"
+            if (mh, mw) == (w, h):
+                move = (
+                    "it seems to be turned by 90°: pixels are read as they are stored, before the "
+                    "rotation in EXIF, so turn the mask, or save the image without that rotation"
+                )
+            raise ShapeError(f"mask is {mh}×{mw} and the image {h}×{w} (height×width); {move}")
         return Inpainting(self.mask)
 
     def problem(self, y: Tensor) -> Problem:
@@ -172,6 +175,14 @@ class SuperRes(Task):
 BOUNDARIES = ("unknown", "zero", "circular", "reflect")
 
 
+def _fits_gaussian(size: float, sigma: float) -> bool:
+    return size in range(1, WIDEST_KERNEL + 1) and 0 < sigma < math.inf
+
+
+def _fits_motion(length: float, angle: float) -> bool:
+    return 1 <= length <= WIDEST_KERNEL and math.isfinite(angle)
+
+
 @dataclass(frozen=True, eq=False)
 class Deblur(Task):
     """y is blurred by a ``kernel``, a ``gaussian`` (size, sigma) or a ``motion`` (length, angle).
@@ -196,14 +207,16 @@ class Deblur(Task):
                 "deblur needs exactly one of kernel, gaussian and motion; for example gaussian=9,2 "
                 "(size and sigma) or motion=15,30 (length and angle)"
             )
-        for name, pair in (("gaussian", self.gaussian), ("motion", self.motion)):
-            if pair is not None and not (
-                all(map(math.isfinite, pair)) and abs(pair[0]) <= WIDEST_KERNEL
-            ):
-                raise ArgumentError(
-                    f"{name} is {pair}, expected two finite numbers, the first of at most "
-                    f"{WIDEST_KERNEL} pixels"
-                )
+        if self.gaussian is not None and not _fits_gaussian(*self.gaussian):
+            raise ArgumentError(
+                f"gaussian is {self.gaussian}, expected a whole size of 1 to {WIDEST_KERNEL} and a "
+                "sigma > 0, both in pixels, for example 9,2"
+            )
+        if self.motion is not None and not _fits_motion(*self.motion):
+            raise ArgumentError(
+                f"motion is {self.motion}, expected a length of 1 to {WIDEST_KERNEL} pixels and an "
+                "angle in degrees, for example 15,30"
+            )
         check_name("boundary", self.boundary, BOUNDARIES)
         if self.linear_light and self.boundary != "unknown":
             raise ArgumentError(

@@ -78,6 +78,11 @@ def read_measurement(
     """
     format, budget = "a measurement file of `pnpcm simulate`", Budget(need, max_pixels)
     with opened_npz(path, format, budget) as file:
+        if not {"pnpcm", "y"} <= {*file.names}:
+            found = ", ".join(file.names[:8]) or "nothing"
+            is_scan = "kspace" in file
+            move = "k-space is read by pnpcm mri" if is_scan else "give such a file or an image"
+            raise ArgumentError(f"{path} is not {format}, it holds {found}; {move}")
         content: dict[str, Any] = json.loads(str(file["pnpcm"]))
         arrays = {
             name.removeprefix("task."): torch.from_numpy(file[name])

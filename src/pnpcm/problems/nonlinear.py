@@ -44,6 +44,12 @@ class Jpeg(Task):
                 "jpeg needs the quality, or the tables that are read from a .jpg file; "
                 "give --quality for an image in another format"
             )
+        whole = type(self.quality) is int and 1 <= self.quality <= 100
+        if self.quality is not None and not whole:
+            raise ArgumentError(
+                f"quality is {self.quality!r}, expected a whole number 1…100; leave it out for a "
+                ".jpg file, which has its own tables"
+            )
 
     @classmethod
     def from_file(cls, path: Path) -> Jpeg:

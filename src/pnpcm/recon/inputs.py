@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.photos import SUFFIXES, UNREADABLE, unreadable
+from pnpcm.io.photos import ONLY_IMAGES, SUFFIXES, UNREADABLE, unreadable
 from pnpcm.recon.record import RECORD, Outcome, printable, read_record, record_path
 
 FORMATS = {
@@ -33,7 +34,7 @@ def find_inputs(
     given: Sequence[Path],
     suffixes: Sequence[str],
     *,
-    recursive: bool = False,
+    recursive: bool | None = None,
     mask: Path | None = None,
     what: str = "images",
     results: bool = True,
@@ -41,7 +42,8 @@ def find_inputs(
     """The files given and those in folders that end in ``suffixes``, sorted; and skipped pictures.
 
     Skipped are pictures of formats that are not read, each with a sentence. Hidden files, ``mask``
-    (a file or a folder) and outputs of earlier runs (see :func:`_outputs`) are left out. ``what``:
+    (a file or a folder) and outputs of earlier runs (see :func:`_outputs`) are left out.
+    ``recursive``: also take files of subfolders; None: the command has no such option. ``what``:
     the files in words, for messages. ``results``: whether results can be inputs of another run.
     """
     mask = mask and _real(mask)
@@ -53,15 +55,17 @@ def find_inputs(
         if not path.is_dir():
             found.setdefault(path, Input(path))
             continue
-        files = _files(path, recursive)
+        files = _files(path, bool(recursive))
         files = [p for p in files if mask is None or not _real(p).is_relative_to(mask)]
         other = {p: UNREADABLE[s] for p in files if (s := p.suffix.lower()) in UNREADABLE}
-        files = [p for p in files if p.suffix.lower() in suffixes]
-        own = _outputs(files, results)
-        files = [p for p in files if p not in own]
-        if not files:
-            raise ArgumentError(_nothing_in(path, suffixes, other, recursive, what))
-        for file in files:
+        wanted = [p for p in files if p.suffix.lower() in suffixes]
+        own = _outputs(wanted, results)
+        wanted = [p for p in wanted if p not in own]
+        if not wanted:
+            own = _outputs(files, results)
+            others = [p for p in files if p not in own]
+            raise ArgumentError(_nothing_in(path, suffixes, others, recursive, what))
+        for file in wanted:
             found.setdefault(file, Input(file, file.parent.relative_to(path)))
         for file, kind in other.items():
             sentence = printable(unreadable(file, kind))
@@ -106,14 +110,25 @@ def _outputs(files: Sequence[Path], results: bool) -> set[Path]:
 
 
 def _nothing_in(
-    folder: Path, suffixes: Sequence[str], other: dict[Path, str], recursive: bool, what: str
+    folder: Path,
+    suffixes: Sequence[str],
+    others: Sequence[Path],
+    recursive: bool | None,
+    what: str,
 ) -> str:
+    """The sentence for a folder that has only ``others``, files that are not ``what``."""
     sentence = f"input {folder} is a folder without {what} ({', '.join(suffixes)})"
-    if other:
-        return f"{sentence}; {unreadable(*next(iter(other.items())))}"
+    images = [p for p in others if p.suffix.lower() in ONLY_IMAGES]
+    if images and not set(SUFFIXES) & set(suffixes):
+        command = shlex.join(("pnpcm", "restore", str(folder), "--task", "denoise"))
+        return f"{sentence}; it holds images ({images[0].name}), restore them with {command}"
+    for path in others:
+        if (suffix := path.suffix.lower()) in UNREADABLE:
+            return f"{sentence}; {unreadable(path, UNREADABLE[suffix])}"
     if not recursive and any(p.is_dir() and p.name[0] != "." for p in folder.iterdir()):
-        return f"{sentence}, but with subfolders; --recursive takes the images in them"
-    return sentence
+        move = "give these" if recursive is None else "--recursive takes the images in them"
+        return f"{sentence}, but with subfolders; {move}"
+    return f"{sentence}; check the path, or give files of these formats"
 
 
 # outputs -----------------------------------------------------------------------------------------

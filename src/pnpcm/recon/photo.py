@@ -271,7 +271,10 @@ class PhotoJob:
             y, task, options, photo, notes = self._read(path)
             reference = None
             if self.reference is not None:
-                reference = read_photo(self.reference, max_pixels=self.max_pixels).x
+                try:
+                    reference = read_photo(self.reference, max_pixels=self.max_pixels).x
+                except ArgumentError as error:
+                    raise ArgumentError(f"reference {error}") from error
         self.watch(f"{path.name}, planning", 0, 0)
         done = restore_with(
             y,

@@ -23,7 +23,7 @@ from torch import Tensor
 from pnpcm.cluster import computed
 from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.io.files import write_json
-from pnpcm.io.reading import read_json
+from pnpcm.io.reading import check_regular, read_json
 from pnpcm.io.staging import claim, publish, remove_leftovers
 
 
@@ -104,6 +104,7 @@ def digest(path: Path) -> str:
     if path.suffix not in (".cfl", ".hdr"):
         pair = [path.with_name(path.name + s) for s in (".cfl", ".hdr")]
     for file in pair if all(p.is_file() for p in pair) else [path]:
+        check_regular(file)
         with file.open("rb") as stream:
             while block := stream.read(1 << 20):
                 found.update(block)
@@ -298,7 +299,10 @@ def _check_threads(client: Any) -> None:
 
 # outputs of several inputs -----------------------------------------------------------------------
 def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> None:
-    """Refuse results that would replace each other, an input, or the result of another input."""
+    """Refuse results that would replace each other, an input, or the result of another input.
+
+    Refused are also results in a folder that cannot be made, because a file has its name.
+    """
     sources = {os.path.realpath(path) for path in inputs}
     owners: dict[Path, tuple[Path, Path]] = {}
     for path, target in zip(inputs, targets, strict=True):
@@ -312,6 +316,12 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
                     "different folders (--out)"
                 )
             owners[file] = path, target
+        blocked = next(folder for folder in target.absolute().parents if folder.exists())
+        if not blocked.is_dir():
+            raise ArgumentError(
+                f"output {target} cannot be written, since {blocked} is a file; give another "
+                "folder (--out)"
+            )
     for folder in {target.parent for target in targets}:
         for found in sorted(folder.glob(f"*{RECORD}")):
             name = found.name.removesuffix(RECORD)

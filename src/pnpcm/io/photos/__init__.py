@@ -5,8 +5,8 @@ Pillow silently reduces 16-bit colour to 8 bits, so the pixels of 16-bit PNG fil
 read by Pillow. Pixels are never rotated: the orientation stays in EXIF.
 """
 
-from pnpcm.io.photos.base import SUFFIXES, UNREADABLE, unreadable
+from pnpcm.io.photos.base import ONLY_IMAGES, SUFFIXES, UNREADABLE, unreadable
 from pnpcm.io.photos.photo import Photo, as_stored, read_photo, upright, write_photo
 
-__all__ = ["Photo", "read_photo", "write_photo", "SUFFIXES", "UNREADABLE"]
-__all__ += ["as_stored", "unreadable", "upright"]
+__all__ = ["Photo", "read_photo", "write_photo", "ONLY_IMAGES", "SUFFIXES"]
+__all__ += ["UNREADABLE", "as_stored", "unreadable", "upright"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import struct
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from PIL import Image, ImageCms
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.pictures import kind_of, opened_picture
-from pnpcm.io.reading import Budget
+from pnpcm.io.reading import Budget, check_regular
 
 Array = NDArray[Any]
 
@@ -25,6 +26,8 @@ _RAW = "3fr arw cr2 cr3 crw dcr dng erf iiq kdc mrw nef nrw orf pef raf raw rw2 
 UNREADABLE = {".gif": "GIF", ".bmp": "BMP", ".heic": "HEIC", ".heif": "HEIC", ".avif": "AVIF"}
 UNREADABLE |= {f".{name}": "camera raw" for name in _RAW.split()}
 """Formats of pictures that are not read, by suffix in lower case."""
+ONLY_IMAGES = {*SUFFIXES, *UNREADABLE} - {".raw"}
+"""Suffixes of files that cannot be raw scans; ``.raw`` is one of cameras and of scanners."""
 _CONVERTERS = {  # tool, words of its command, suffix of the result
     "GIF": ("ImageMagick 7", "magick {}[0] {}", ".png"),
     "BMP": ("ImageMagick 7", "magick {} {}", ".png"),
@@ -45,7 +48,8 @@ class Raw(NamedTuple):
 def unreadable(path: Path, kind: str) -> str:
     """The sentence for a picture of a format that is not read, with a command that converts it."""
     tool, words, suffix = _CONVERTERS[kind]
-    names = iter((path, path.with_suffix(suffix)))
+    free = (path.with_name(f"{path.stem}{-k or ''}{suffix}") for k in count())
+    names = iter((path, next(name for name in free if not name.exists())))
     command = shlex.join(w.format(next(names)) if "{}" in w else w for w in words.split())
     target = {"GIF": "PNG (one frame)", "camera raw": "TIFF"}.get(kind, "PNG")
     return (
@@ -56,16 +60,19 @@ def unreadable(path: Path, kind: str) -> str:
 
 def kind_of_file(path: Path) -> str:
     if path.is_dir():
-        raise ArgumentError(f"{path} is a folder, expected an image")
+        raise ArgumentError(f"{path} is a folder, expected an image; give one of the files in it")
+    check_regular(path)
     try:
         with path.open("rb") as file:
             head = file.read(12)
     except FileNotFoundError as error:
-        raise ArgumentError(f"{path} does not exist, expected an image") from error
+        raise ArgumentError(f"{path} does not exist, expected an image; check the path") from error
     except OSError as error:
         raise ArgumentError(f"{path} cannot be read: {error.strerror}") from error
     if not head:
-        raise ArgumentError(f"{path} is empty, expected an image")
+        raise ArgumentError(
+            f"{path} is empty (0 bytes), expected an image; copy or download it again"
+        )
     # most camera raw files begin like TIFF files, of which the first page is a small preview
     raw = UNREADABLE.get(path.suffix.lower()) == "camera raw"
     found = kind_of(head)

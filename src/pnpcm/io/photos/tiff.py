@@ -13,6 +13,7 @@ from pnpcm.errors import ArgumentError
 from pnpcm.io.photos.base import EXIF, Array, Raw, exif_of_tiff, read_pillow, tags
 from pnpcm.io.pictures import check_parts, check_size
 from pnpcm.io.reading import Budget
+from pnpcm.names import count_of
 
 
 def read_tiff(path: Path, budget: Budget) -> Raw:
@@ -24,7 +25,15 @@ def read_tiff(path: Path, budget: Budget) -> Raw:
         full = [p for p in pages if not p.subfiletype & 1]  # the others are previews
         check_size(path, (page.imagewidth, page.imagelength), len(full), budget)
         if page.bitspersample <= 8:
-            raw = read_pillow(path, "TIFF", budget, frames=1)
+            try:
+                raw = read_pillow(path, "TIFF", budget, frames=1)
+            except SyntaxError as error:
+                if "unknown pixel mode" not in str(error):
+                    raise
+                raise ArgumentError(
+                    f"{path} has {count_of(page.samplesperpixel, 'channel')} of "
+                    f"{count_of(page.bitspersample, 'bit')}; convert it to RGB or grey of 8 bits"
+                ) from error
             return raw._replace(exif=exif_of_tiff(path))
         if page.photometric not in (0, 1, 2) or page.dtype is None or page.dtype.kind not in "uf":
             raise ArgumentError(
@@ -67,8 +76,10 @@ def _checked(path: Path, pixels: Array) -> Array:
         return pixels
     if pixels.dtype.kind == "u":
         raise ArgumentError(f"{path} has {pixels.dtype} pixels; convert it to 8 or 16 bits")
+    if not np.isfinite(pixels).all():
+        raise ArgumentError(f"{path} has values that are NaN or infinite; replace them first")
     low, high = float(pixels.min()), float(pixels.max())
-    if not (low >= 0 and high <= 1):  # also refuses nan
+    if not (low >= 0 and high <= 1):
         raise ArgumentError(
             f"{path} has floats from {low:g} to {high:g}, expected [0, 1]; scale it first"
         )

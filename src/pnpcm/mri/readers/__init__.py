@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io import hdf5
-from pnpcm.io.photos import SUFFIXES as PICTURES
+from pnpcm.io.photos import ONLY_IMAGES
 from pnpcm.io.reading import Budget, library, reading
 from pnpcm.mri.readers.arrays import read_mat, read_npz
 from pnpcm.mri.readers.cfl import read_cfl, write_cfl
@@ -37,6 +38,11 @@ WORDS |= {"npy": "NumPy's .npy", "npz": "NumPy's .npz", "mat": "MATLAB", "hdf5":
 SUFFIXES = {".dat": "twix", ".cfl": "cfl", ".hdr": "cfl"}
 SUFFIXES |= {f".{name}": name for name in ("npy", "npz", "mat")}
 HDF5_SUFFIXES = (".h5", ".hdf5", ".mrd")
+KNOWN = (
+    f"fastMRI or ISMRMRD ({', '.join(HDF5_SUFFIXES)}), Siemens twix (.dat), BART (.cfl with .hdr) "
+    "or arrays (.npy, .npz, .mat)"
+)
+"""The formats with their suffixes, for messages."""
 
 
 def read_scan(
@@ -92,15 +98,16 @@ def _format_of(path: Path, *, plain: bool) -> str:
         return _hdf5_format(existing(path))
     if path.with_name(path.name + ".cfl").is_file():
         return "cfl"
-    known = ", ".join((*HDF5_SUFFIXES, *SUFFIXES))
-    if suffix in PICTURES:
+    if suffix in ONLY_IMAGES:
+        command = shlex.join(("pnpcm", "restore", str(path), "--task", "denoise"))
         raise ArgumentError(
-            f"{path} is a picture, but a scan is raw k-space ({known}); a picture is restored by "
-            "pnpcm restore"
+            f"{path} is an image, not raw k-space: restore it with {command} (or another task), or "
+            f"give a file of k-space in {KNOWN}"
         )
     raise ArgumentError(
-        f"path is {path}, whose suffix {suffix!r} is not that of a raw data format; expected one "
-        f"of {known}: rename or convert it, or give its format, one of {', '.join(READERS)}"
+        f"path is {path}, whose suffix {suffix!r} is not that of a raw data format; expected "
+        f"{KNOWN}: rename it if it is one of them, or convert it; in Python the argument format of "
+        "read_scan names the format of a file with any suffix"
     )
 
 
