@@ -131,16 +131,18 @@ def denoiser_studies() -> list[Study]:
 
 
 def perception_studies() -> list[Study]:
-    """Studies of aim "perception": the consistency model of `natural`, PSNR − 20 LPIPS."""
-    tasks: dict[str, Task] = {
-        "superres-4": SuperRes(4),
-        "deblur-gauss": Deblur(gaussian=(5, 10.0)),
-        "inpaint-70": Inpaint(missing=0.7),
+    """Studies of aim "perception": the consistency model of `natural`, PSNR − 20 LPIPS.
+
+    Steps: of 4 and 8 those that were better on 12 other training crops. Super-resolution by 4 has
+    no study: its search found nothing better than the parameters of the denoiser.
+    """
+    tasks: dict[str, tuple[Task, int]] = {
+        "deblur-gauss": (Deblur(gaussian=(5, 10.0)), 4),
+        "inpaint-70": (Inpaint(missing=0.7), 8),
     }
     return [
-        Study(name, task, steps, 0.05, 40, images=6, side=96, metric="mix")
-        for steps in (4, 8)
-        for name, task in tasks.items()
+        Study(name, task, steps, 0.05, 40, images=6, side=96, usual=8, metric="mix")
+        for name, (task, steps) in tasks.items()
     ]
 
 

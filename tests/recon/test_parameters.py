@@ -103,9 +103,9 @@ def test_perception_injects_noise_where_that_is_better() -> None:
 
 def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None:
     """Samples of them have injected noise, as otherwise they would be equal."""
-    task = SuperRes(4)
-    problem = task.problem(torch.zeros(1, 3, 8, 8))
-    row = PRESETS["natural-perception/superres-4"]
+    task = Deblur(gaussian=(5, 10.0))
+    problem = task.problem(torch.zeros(1, 3, 32, 32))
+    row = PRESETS["natural-perception/deblur-gauss@n4,s0.05"]
 
     def found(**choices: Any) -> Any:
         options = Options(method="pnp-cm", **choices)
@@ -114,8 +114,8 @@ def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None
     assert row.aim == "perception"
     assert found(aim="perception").config == row.solver
     assert found(aim="perception", steps=row.solver.n_steps).config == row.solver
-    assert found(aim="perception", steps=8).config == PRESETS["natural-edm/superres-4"].solver
-    assert found().config == PRESETS["natural-edm/superres-4"].solver
+    assert found(aim="perception", steps=8).config == PRESETS["natural-edm/deblur-gauss"].solver
+    assert found().config == PRESETS["natural-edm/deblur-gauss"].solver
     assert found(aim="perception", samples=4).config.noise_scale == 1
 
 
