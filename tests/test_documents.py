@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -113,3 +114,14 @@ def test_sections_that_are_cited_exist() -> None:
                 assert found, f"{name} cites docs/{page} §{number}"
                 cited += 1
     assert cited > 10
+
+
+def test_every_page_is_in_a_table_of_contents() -> None:
+    """`make docs` fails otherwise."""
+    docs = ROOT / "docs"
+    tables = re.findall(r"```\{toctree\}(.*?)```", (docs / "index.md").read_text(), re.DOTALL)
+    entries = [line for table in tables for line in table.split() if not line.startswith(":")]
+    pages = {str(p.relative_to(docs).with_suffix("")) for p in docs.rglob("*.md")}
+    listed = {page for page in pages if any(fnmatch(page, entry) for entry in entries)}
+    generated = {page for page in pages if page.startswith(("gallery/", "api/"))}
+    assert pages - listed - generated == {"index"}
