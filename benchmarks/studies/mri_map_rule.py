@@ -35,7 +35,7 @@ from pnpcm.mri.espirit import GRID, _kernels, _on_grid, _spectrum, espirit, fit_
 from pnpcm.mri.sampling import calibration
 from pnpcm.mri.simulate import smooth_phase
 from pnpcm.operators import MultiCoilMRI
-from pnpcm.places import place
+from pnpcm.places import existing
 from pnpcm.transforms import fft2c
 
 CROPS = (0.8, 0.85, 0.9, 0.925, 0.95, 0.97)
@@ -44,10 +44,10 @@ HELD_OUT_SUBJECTS = 6
 
 def training_slices(count: int) -> list[Tensor]:
     """Magnitude images of both training sets in turn, the second cropped to 224×176."""
-    ixi = np.load(place("PNPCM_DATA") / "mri" / "ixi_t1_axial_128.npz")
+    ixi = np.load(existing("$PNPCM_DATA/mri/ixi_t1_axial_128.npz"))
     test = np.unique(ixi["subject"])[-HELD_OUT_SUBJECTS:]
     small = ixi["images"][~np.isin(ixi["subject"], test)]
-    large = np.load(place("PNPCM_DATA") / "mri_256" / "t1ce_mixed_planes_256.npz")["images"]
+    large = np.load(existing("$PNPCM_DATA/mri_256/t1ce_mixed_planes_256.npz"))["images"]
     chosen = np.random.default_rng(0)
     found = []
     for i in range(count):

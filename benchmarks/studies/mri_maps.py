@@ -40,7 +40,7 @@ HELD_OUT = 4
 
 def kspace(name: str) -> Tensor:
     """K-space ``(coils, H, W)`` of a file of mri_kspace."""
-    data = Path(os.environ.get("PNPCM_DATA", "data"))  # older versions have no `places`
+    data = Path(os.environ.get("PNPCM_DATA", "../shared/data"))  # older versions have no `places`
     path = data / "mri_kspace" / f"{name}.npz"
     if not path.is_file():
         raise SystemExit(

@@ -230,6 +230,13 @@ def test_folders_are_searched_for_raw_files_but_not_for_results(tmp_path: Path) 
 def test_messages_use_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:
     refused(r"--steps must be", "mri", raw, "--steps", 0, "--out", tmp_path)
     refused(r"--sigma-y is 'x'", "mri", raw, "--sigma-y", "x", "--out", tmp_path)
+    refused(r"--scale is .*; give --mask, or", "mri", raw, "--scale", "oracle", "--out", tmp_path)
+    few = ("--mask", "gaussian1d", "--acs", 6, "--kernel", 30)
+    refused(r"or give --maps", "mri", raw, *few, "--out", tmp_path)
+    two = ("--mask", "gaussian1d", "--acs", 8, "--center-fraction", 0.1)
+    refused(r"give --acs or give --center-fraction", "mri", raw, *two, "--out", tmp_path)
+    rule = ("--step-rule", "released")
+    refused(r"give --preset and give --steps", "mri", raw, *rule, "--out", tmp_path)
 
 
 def test_progress_names_the_scan_and_the_slice(

@@ -227,7 +227,7 @@ def test_the_released_rule_is_for_presets_of_the_paper() -> None:
     with pytest.raises(ArgumentError, match="step_rule is 'released', which is the paper's, but"):
         given(SuperRes(4), preset="natural/superres-4", steps=8, step_rule="released")
     for missing in ({"steps": 8}, {"preset": "celeba-hq/superres-4"}):
-        with pytest.raises(ArgumentError, match="give steps and preset as well"):
+        with pytest.raises(ArgumentError, match="give preset and give steps"):
             Options(step_rule="released", **missing)  # type: ignore[arg-type]
     with pytest.raises(UnknownNameError, match="did you mean 'released'"):
         Options(step_rule="relesed", preset="celeba-hq/superres-4", steps=8)

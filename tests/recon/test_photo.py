@@ -354,6 +354,14 @@ def test_the_record_is_plain_and_the_report_readable() -> None:
     assert "1 network evaluation\n" in done.report()
 
 
+@pytest.mark.parametrize(("preset", "foreign"), [("mri/r4", True), ("natural/superres-4", False)])
+def test_a_preset_of_another_operator_is_noted(preset: str, foreign: bool) -> None:
+    y = torch.zeros(1, 3, 8, 8)
+    notes = restore(y, SuperRes(4), preset=preset, sigma_y=0.05).notes
+    assert (f"preset {preset} is for mri, not for superresolution" in notes) == foreign
+    assert any("is for" in note for note in notes) == foreign
+
+
 def test_notes_say_what_one_level_of_noise_does_not() -> None:
     x = torch.linspace(-0.8, 0.8, 96).expand(1, 3, 80, 96)
     generator = torch.Generator().manual_seed(0)

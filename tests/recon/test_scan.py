@@ -313,6 +313,24 @@ def test_ghosts_of_echo_planar_imaging_are_named(size: tuple[int, int]) -> None:
     assert "EPI" in warning
 
 
+def test_the_scale_of_one_coil_is_that_of_its_zero_filled_image() -> None:
+    """AᴴA is a projection for one coil, so that the least-squares image is the zero-filled one."""
+    scan = simulate_scan(
+        phantom((64, 64)),
+        n_coils=1,
+        noise_std=0.005,
+        generator=torch.Generator().manual_seed(0),
+    )
+    mask = gaussian1d(64, 3, 12, generator=torch.Generator().manual_seed(0))
+    factors = [
+        Preparation(scan_of(scan.kspace[None]), SliceOptions(mask=mask, scale=scale), "max")(
+            scan.kspace[None], [0]
+        ).factor
+        for scale in ("cg", "zero-filled")
+    ]
+    torch.testing.assert_close(*factors, rtol=1e-3, atol=0)
+
+
 def test_a_phantom_is_unlike_the_brains_of_the_prior() -> None:
     scan = simulate_scan(
         phantom((144, 144)), noise_std=0.003, generator=torch.Generator().manual_seed(0)

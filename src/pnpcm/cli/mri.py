@@ -40,7 +40,9 @@ def mri(
     acceleration: Annotated[float, typer.Option(help="Acceleration factor R of --mask.")] = 4.0,
     acs: Annotated[
         int | None,
-        typer.Option(help="Number of calibration lines of --mask; default: as in the paper, ≥ 12."),
+        typer.Option(
+            help="Calibration lines of --mask; default: as in the paper, 12 or more where R allows."
+        ),
     ] = None,
     center_fraction: Annotated[
         float | None, typer.Option(help="Share of lines for calibration, as in fastMRI: 0.08.")

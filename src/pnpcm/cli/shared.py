@@ -285,6 +285,7 @@ OTHERWISE = {
     "n_slices": "slices",
     "noise_std": "noise",
     "formats": "format",
+    "coil_maps": "maps",
 }
 """Arguments of the library whose option has another name."""
 
@@ -294,17 +295,20 @@ def in_its_spelling(message: str, command: Callable[..., None]) -> str:
     """A message of the library with the options of ``command`` as they are typed in a shell.
 
     ``sigma_y`` becomes ``--sigma-y`` everywhere, ``steps=0`` and "steps is", "steps must" become
-    ``--steps 0`` and "--steps is", "--steps must". Positional arguments keep their names.
+    ``--steps 0`` and "--steps is", "--steps must", "give mask" becomes "give --mask". Positional
+    arguments keep their names.
     """
     hints = get_type_hints(command, include_extras=True)
     for name, option in OTHERWISE.items():
         if option in inspect.signature(command).parameters:
-            message = re.sub(rf"(?<![\w./-]){name}(?= (?:is|must) )", option.rstrip("_"), message)
+            places = rf"(?<![\w./-]){name}(?= (?:is|must) )|(?<=give ){name}(?!\w)"
+            message = re.sub(places, option.rstrip("_"), message)
     for name in inspect.signature(command).parameters:
         if any(isinstance(m, ArgumentInfo) for m in getattr(hints[name], "__metadata__", ())):
             continue
         option = "--" + name.rstrip("_").replace("_", "-")
         after = r"(?![\w-])" if "_" in name.rstrip("_") else r"(?= (?:is|must|has|are|holds) |=)"
         message = re.sub(rf"(?<![\w./-]){re.escape(name.rstrip('_'))}{after}", option, message)
+        message = re.sub(rf"(?<=give ){re.escape(name.rstrip('_'))}(?![\w=.-])", option, message)
         message = message.replace(f"{option}=", f"{option} ")
     return message

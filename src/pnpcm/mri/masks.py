@@ -293,7 +293,9 @@ class MaskChoice:
             return load_mask(Path(self.name), size)
         acs = self.acs
         if acs is not None and self.center_fraction is not None:
-            raise ArgumentError("acs and center_fraction both set the calibration lines; give one")
+            raise ArgumentError(
+                "two options both set the calibration lines; give acs or give center_fraction"
+            )
         if self.center_fraction is not None:
             acs = fastmri_lines(size[1], self.center_fraction)
         draw = MASKS[self.name]

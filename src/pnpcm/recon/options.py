@@ -112,7 +112,7 @@ class Options:
             if self.steps is None or self.preset is None:
                 raise ArgumentError(
                     f"step_rule is {self.step_rule!r}, but it changes the number of steps of a "
-                    "preset; give steps and preset as well"
+                    "preset; give preset and give steps"
                 )
         if self.preset is not None and self.method not in (None, self.preset_method):
             raise ArgumentError(

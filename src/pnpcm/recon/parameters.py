@@ -253,6 +253,14 @@ def _given(task: Task, problem: Problem, options: Options) -> Numbered:
     return Numbered(row.solver.with_steps(steps, rule=options.step_rule or "ends"), name)
 
 
+def notes_on_preset(task: Task, options: Options) -> list[str]:
+    """A sentence if the preset that the user named is for another kind of operator."""
+    name = str(options.preset)
+    if name not in PRESETS or PRESETS[name].operator == task.operator_name:
+        return []
+    return [f"preset {name} is for {PRESETS[name].operator}, not for {task.operator_name}"]
+
+
 def _check_reference(row: Preset, name: str, task: Task, problem: Problem) -> None:
     """Refuse a preset of the released code's operator for any other operator."""
 

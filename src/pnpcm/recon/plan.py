@@ -19,7 +19,13 @@ from pnpcm.operators.traits import traits_of
 from pnpcm.priors import BlendedPrior, GreyPrior, TiledPrior
 from pnpcm.problems import Problem, Task
 from pnpcm.recon.options import Options
-from pnpcm.recon.parameters import blends, choose_kinds, choose_method, choose_numbers
+from pnpcm.recon.parameters import (
+    blends,
+    choose_kinds,
+    choose_method,
+    choose_numbers,
+    notes_on_preset,
+)
 from pnpcm.solvers import SOLVERS, GradientStep, StripStep
 
 ESTIMATOR = "estimated: smallest eigenvalue of weakly textured patches (Liu, Tanaka & Okutomi)"
@@ -161,6 +167,7 @@ def plan(
     prior = _prior(method, problem, options, priors) if solver.takes_prior else None
     kind = getattr(prior, "kind", None)
     chosen = choose_numbers(task, problem, method, priors.name, sigma_y, options, kind=kind)
+    notes += notes_on_preset(task, options)
     config = _in_strips(chosen.config, problem, options.tile)
     reason = solver(prior, config).refusal(problem.operator)
     if reason is not None:
