@@ -343,6 +343,15 @@ def test_a_phantom_is_unlike_the_brains_of_the_prior() -> None:
     assert not check["ok"]
 
 
+def test_the_phantom_of_simulate_mri_is_at_least_at_the_edge(tmp_path: Path) -> None:
+    path = tmp_path / "phantom.h5"
+    write_simulated(path, phantoms(1, (128, 128)))
+    for r in (4, 8):
+        mask = gaussian1d(128, r, 12, generator=torch.Generator().manual_seed(0))
+        fit = reconstruct(read_scan(path), mask=mask).record["check"]["fit"]
+        assert "at the edge of" in fit or "unlike" in fit
+
+
 @needs(LARGE_BRAIN)
 def test_a_brain_is_like_the_brains_of_the_prior() -> None:
     kspace = torch.from_numpy(np.load(resolve(LARGE_BRAIN))["kspace"])[None]
