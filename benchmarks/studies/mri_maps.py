@@ -33,6 +33,11 @@ from torch import Tensor
 from pnpcm.cli import app
 from pnpcm.transforms import ifft2c
 
+try:
+    from pnpcm.places import PLACES
+except ImportError:  # older versions of the package, which this script compares
+    PLACES = {"PNPCM_DATA": "data"}
+
 ITERATIONS = (5, 10, 20)
 HELD_OUT = 4
 """Every fourth measured line outside the centre."""
@@ -40,7 +45,7 @@ HELD_OUT = 4
 
 def kspace(name: str) -> Tensor:
     """K-space ``(coils, H, W)`` of a file of mri_kspace."""
-    data = Path(os.environ.get("PNPCM_DATA", "../shared/data"))  # older versions have no `places`
+    data = Path(os.environ.get("PNPCM_DATA") or PLACES["PNPCM_DATA"])
     path = data / "mri_kspace" / f"{name}.npz"
     if not path.is_file():
         raise SystemExit(
