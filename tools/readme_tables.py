@@ -3,9 +3,9 @@
     python tools/readme_tables.py            # rewrites the numbers in README.md
     python tools/readme_tables.py --check    # exit code 1 if they differ from the committed rows
 
-Sources: ``benchmarks/results/defaults.jsonl`` and ``contest-faces.jsonl`` (``pnpcm bench``, kept by
-``benchmarks/results.py``) and ``docs/figures/figures.json`` (``tools/readme_figures.py``). A
-part of the README begins with ``<!-- NAME -->`` and ends with ``<!-- end -->``.
+Sources: ``benchmarks/results/defaults.jsonl`` (``pnpcm bench``, kept by ``benchmarks/results.py``)
+and ``docs/figures/figures.json`` (``tools/readme_figures.py``). A part of the README begins with
+``<!-- NAME -->`` and ends with ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ DEFAULTS = {  # of the spec defaults: method → words
     "PnP-ADMM": "PnP-ADMM",
     "before": "before",
 }
-CONTEST = ("PnP-CM, shipped preset", "PnP-CM", "DPIR", "CM4IR", "DiffPIR", "DDRM", "DPS", "TV")
 
 
 def rows(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -88,27 +87,6 @@ def ahead(cells: list[dict[str, Any]]) -> str:
     return f"Ahead of\n`restore` in PSNR: {'; '.join(found) or 'none'}."
 
 
-def contest() -> str:
-    """Faces: every kind of method, super-resolution."""
-    head, cells = rows("contest-faces")
-    found = {c["method"]: c for c in cells if c["task"] == "superres-4"}
-    order = sorted((found[name] for name in CONTEST), key=lambda c: -mean(c["scores"]["psnr"]))
-    lines = [
-        [c["method"], *scores(c).split(" / "), str(c["nfe"]), f"{c['seconds']:.2f}"] for c in order
-    ]
-    commit = re.search(r"commit (\w+)", head.get("remark", ""))  # of a script that is gone
-    origin = f"`{head['command']}`" + (f" of commit {commit[1]}" if commit else "")
-    seeds = {seed for name in CONTEST for seed in found[name]["seeds"]}
-    images = {len(found[name]["images"]) for name in CONTEST}
-    return (
-        table(["method", "PSNR (dB)", "LPIPS", "NFE", "seconds"], lines)
-        + f"\n\nSuper-resolution by 4, sigma_y 0.05 ({origin}, {head['finished']}): "
-        f"prior `faces`, {_one(images)} images\nof FairFace (validation, 64×64), "
-        f"seed {min(seeds)}, one core of a busy machine. Each method has the best of\n12 trials on "
-        "training images, the shipped preset of 60."
-    )
-
-
 def figure() -> str:
     """The sentence on evaluations and seconds."""
     found = json.loads((ROOT / "docs" / "figures" / "figures.json").read_text(encoding="utf-8"))
@@ -142,7 +120,6 @@ def _one(values: set[Any]) -> Any:
 PARTS: dict[str, Callable[[], str]] = {
     "figure": figure,
     "defaults": defaults,
-    "contest": contest,
     "scan": scan,
 }
 

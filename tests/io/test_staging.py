@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors import SafetensorError
 
+from pnpcm.errors import ArgumentError
 from pnpcm.io import staging as module
 from pnpcm.io.files import save_tensors, write_atomically, write_text
 from pnpcm.io.staging import claim, publish, remove_leftovers, staging
@@ -160,6 +161,41 @@ def test_all_files_of_a_result_appear_and_old_ones_go(old: Path) -> None:
     publish_new(old)
     assert content(old) == NEW | {"other": "other"}
     assert hidden(old) == []
+
+
+@pytest.mark.parametrize("name", ["b", "mark"])
+def test_a_folder_of_the_user_is_not_replaced_by_a_file(name: str, old: Path) -> None:
+    (old / name).unlink(missing_ok=True)
+    (old / name).mkdir()
+    (old / name / "mine").write_text("mine")
+    before = content(old)
+    with pytest.raises(ArgumentError, match=rf"{name} cannot be written, since it is a folder"):
+        publish_new(old)
+    assert (old / name / "mine").read_text() == "mine"
+    assert content(old) == before
+    assert hidden(old) == []
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_folder_is_replaced_where_nothing_is_lost_or_it_is_an_older_result(
+    own: bool, tmp_path: Path
+) -> None:
+    def publish_slices(*names: str) -> None:
+        with staging(tmp_path) as inside:
+            (inside / "slices").mkdir()
+            for name in names:
+                (inside / "slices" / name).write_text(name)
+            publish([inside / "slices"], tmp_path, own=["slices"] if own else [])
+
+    publish_slices("1", "2")
+    publish_slices("1", "2", "3")
+    if own:
+        publish_slices("1")
+        assert content(tmp_path / "slices") == {"1": "1"}
+    else:
+        with pytest.raises(ArgumentError, match="a folder with other files"):
+            publish_slices("1")
+        assert content(tmp_path / "slices") == {"1": "1", "2": "2", "3": "3"}
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 2])

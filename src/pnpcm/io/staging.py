@@ -14,9 +14,11 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from pnpcm.errors import ArgumentError
 
 try:
     import fcntl
@@ -78,15 +80,24 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def publish(sources: Sequence[Path], folder: Path, *, stale: Sequence[str] = ()) -> list[Path]:
+def publish(
+    sources: Sequence[Path],
+    folder: Path,
+    *,
+    stale: Sequence[str] = (),
+    own: Collection[str] = (),
+) -> list[Path]:
     """Rename files (or folders) of a staging folder into ``folder``, all or none; returns them.
 
-    The last one marks the others as complete: its older version goes first, and it comes last. So
-    do the files ``stale`` of an older result go. After an error all is as before; after a killed
-    process the mark is missing.
+    A folder that would lose files is not replaced but an error, before anything is changed, unless
+    it is one of ``own``, the names of an older result. The last one marks the others as complete:
+    its older version goes first, and it comes last. So do the files ``stale`` of an older result
+    go. After an error all is as before; after a killed process the mark is missing.
     """
     targets = [folder / source.name for source in sources]
     pairs = list(zip(sources, targets, strict=True))
+    for source, target in pairs:
+        _check_loss(source, target, own)
     with staging(folder) as aside:
         try:
             for path in (targets[-1], *(folder / name for name in stale)):
@@ -104,6 +115,21 @@ def publish(sources: Sequence[Path], folder: Path, *, stale: Sequence[str] = ())
                 path.replace(folder / path.name)
             raise
     return targets
+
+
+def _check_loss(source: Path, target: Path, own: Collection[str]) -> None:
+    """Refuse to replace a folder by a file, or by a folder without some of its files."""
+    if target.is_symlink() or not target.is_dir():
+        return
+    if source.is_dir():
+        others = {path.name for path in target.iterdir()} - {path.name for path in source.iterdir()}
+        if target.name in own or not others:
+            return
+    what = "a folder with other files" if source.is_dir() else "a folder"
+    raise ArgumentError(
+        f"output {target} cannot be written, since it is {what}; rename it, or give another folder "
+        "(--out)"
+    )
 
 
 def _keep(path: Path, copy: Path) -> None:

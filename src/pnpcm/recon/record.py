@@ -91,8 +91,8 @@ def publish_result(
     whole = dict(content) | {"files": names}
     record = record_path(files[0].parent, name)
     write_json(record, whole)
-    own = (f for f in old.get("files", []) if f.startswith(name) and Path(f).name == f)
-    publish([*files, record], folder, stale=sorted(set(own) - set(names)))
+    own = {f for f in old.get("files", []) if f.startswith(name) and Path(f).name == f}
+    publish([*files, record], folder, stale=sorted(own - set(names)), own=own)
     return whole
 
 

@@ -6,6 +6,7 @@ A writer is a function ``(volume, folder)`` that writes plainly and returns the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -77,8 +78,13 @@ def write_volume(volume: Volume, folder: str | Path, formats: Iterable[str]) -> 
     folder = Path(folder)
     if not folder.is_dir():
         raise ArgumentError(f"folder is {folder}, which is not a folder; create it first")
+    series = {
+        path.name
+        for path in folder.glob("*_dicom/")
+        if all(re.fullmatch(r"\d{4,}\.dcm", file.name) for file in path.iterdir())
+    }
     with staging(folder) as inside:
-        return publish(write_formats(volume, inside, formats), folder)
+        return publish(write_formats(volume, inside, formats), folder, own=series)
 
 
 def write_formats(volume: Volume, folder: Path, formats: Iterable[str]) -> list[Path]:
