@@ -124,7 +124,7 @@ def denoiser_studies() -> list[Study]:
         for sigma_y in (0.01, 0.05, 0.2)
     ]
     found += [
-        Study(f"jpeg-{q}", Jpeg(q), n, 0.0, 20) for n in (8, 4, 2) for q in (10, 5, 20, 40, 80)
+        Study(f"jpeg-{q}", Jpeg(q), n, 0.0, 30) for n in (8, 4, 2) for q in (10, 5, 20, 40, 80)
     ]
     found += [Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 16, images=4)]
     return [replace(s, side=96, images=min(s.images, 6), usual=8) for s in found]

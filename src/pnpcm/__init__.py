@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pnpcm.recon import reconstruct as reconstruct
     from pnpcm.recon import restore as restore
     from pnpcm.solvers import SOLVERS as SOLVERS
+    from pnpcm.solvers import CellMeanStep as CellMeanStep
     from pnpcm.solvers import CGStep as CGStep
     from pnpcm.solvers import GradientStep as GradientStep
     from pnpcm.solvers import PnPCM as PnPCM
@@ -64,6 +65,7 @@ _NAMES = {
     "solvers": (
         "SOLVERS",
         "CGStep",
+        "CellMeanStep",
         "GradientStep",
         "PnPCM",
         "PnPCMConfig",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,8 @@ SAMPLERS: dict[str, tuple[codec.Sampler, codec.Sampler]] = {
     "libjpeg": (codec.cell_mean, codec.smooth_up),
 }
 """Down- and upsampling of chroma for each value of ``JPEG(chroma=…)``."""
+QUALITY_5_ERROR = 0.126
+"""Root mean square error of quality 5, measured on photographs in [-1, 1] (24 dB)."""
 
 
 class JPEG(OperatorBase):
@@ -143,11 +145,11 @@ class JPEG(OperatorBase):
         return torch.cat([steps.flatten(1) for steps in self._steps(self._planes(x))], 1)
 
     def traits(self, noise_std: float) -> Traits:
-        """Without noise the data step is a projection into cells, started at the decoded image.
+        """Without noise the data step is a mean in the cells of y, started at the decoded image.
 
-        From a grey image it would return the flattest image in the cells.
+        From a grey image it would return a flat image in the cells.
         """
-        step: Mapping[str, Any] = {"type": "ProjectStep"} if noise_std == 0 else lbfgs()
+        step: Mapping[str, Any] = {"type": "CellMeanStep"} if noise_std == 0 else lbfgs()
         return Traits(data_step=step, init="z_start", noise="none", strips=True)
 
     @property
@@ -165,20 +167,46 @@ class JPEG(OperatorBase):
         rms = float(cells.square().mean().sqrt())
         return Misfit(rms, math.sqrt(1 / 12), "quantisation steps", noisy=False)
 
+    @property
+    def rounding_std(self) -> float:
+        """Root mean square error of a decoded photograph in [-1, 1], about.
+
+        It decreases with the square root of the mean table of luminance, since most discarded
+        coefficients are small.
+        """
+        coarse = codec.quality_tables(5)[0].double().mean()
+        return QUALITY_5_ERROR * math.sqrt(float(self.tables[0].double().mean() / coarse))
+
     def project(self, v: Tensor, y: Tensor) -> Tensor:
         """The image nearest to ``v`` whose coefficients lie in the quantisation cells of ``y``.
 
         Each coefficient is moved into [k − ½, k + ½] steps around the integer k of ``y``; for
         chroma all pixels of a cell are moved alike. The distance is measured in Y, Cb and Cr.
         """
+        return self._move(v, y, lambda c, k, table: c.clamp(k - 0.5, k + 0.5))
+
+    def mean_in_cells(self, v: Tensor, y: Tensor, std: float) -> Tensor:
+        r"""The mean of the images N(v, std²) whose coefficients lie in the cells of ``y``.
+
+        .. math:: E[c] = v + s\,\frac{\varphi(a) - \varphi(b)}{\Phi(b) - \Phi(a)}, \quad
+            a, b = (k \mp \tfrac12 - v) / s
+
+        for each coefficient v, in steps of its table, with s = std in these steps. std → 0 is
+        :meth:`project`, std → ∞ the centre of the cell. In Y, Cb and Cr, as there.
+        """
+        pixels = 127.5 * std
+        return self._move(v, y, lambda c, k, table: codec.mean_in_cell(c, k, pixels / table))
+
+    def _move(self, v: Tensor, y: Tensor, into: Callable[..., Tensor]) -> Tensor:
+        """``v`` with each coefficient c replaced by ``into(c, k, table)``, k the integer of y."""
         self._check_x(v)
         height, width = v.shape[-2:]
         planes = self._planes(v)
         steps = zip(self._steps(planes), self._steps(self._planes(y)), strict=True)
         moved = []
         for i, (c, of_y) in enumerate(steps):
-            k = of_y.round()
-            change = self._like("tables", v)[i] * (c.clamp(k - 0.5, k + 0.5) - c)
+            table = self._like("tables", v)[i]
+            change = table * (into(c, of_y.round(), table) - c)
             plane = codec.plane_of(change, self._like("_dct", v))
             moved.append(planes[i] + codec.replicate(plane, self._cell_of(v) if i else (1, 1)))
         pixels = (

@@ -19,10 +19,6 @@ from pnpcm.priors.generate import consistency_sample
 from pnpcm.problems.task import Problem, Shape, Task
 from pnpcm.rng import randn_like
 
-# Root mean square error of quality 5 on photographs in [-1, 1] (24 dB). It decreases with the
-# square root of the mean of the tables, since most discarded coefficients are small.
-_QUALITY_5_ERROR = 0.126
-
 
 @dataclass(frozen=True, eq=False)
 class Jpeg(Task):
@@ -78,9 +74,7 @@ class Jpeg(Task):
         )
 
     def error_std(self, noise_std: float) -> float:
-        tables = self.operator((3, 8, 8)).tables[0].double().mean()
-        coarse = JPEG(5).tables[0].double().mean()
-        return math.hypot(noise_std, _QUALITY_5_ERROR * math.sqrt(float(tables / coarse)))
+        return math.hypot(noise_std, self.operator((3, 8, 8)).rounding_std)
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,7 +99,7 @@ def _wants_fidelity(options: Options) -> bool:
 def _steps(problem: Problem, options: Options, kind: str | None) -> int:
     """Number of steps; more of them with a denoiser, where the data step has a closed form."""
     traits = traits_of(problem.operator, 0.0)
-    closed = is_linear(problem.operator) or traits.data_step["type"] == "ProjectStep"
+    closed = is_linear(problem.operator) or traits.data_step["type"] == "CellMeanStep"
     more = kind == "edm" and closed and options.preset is None
     return options.steps or (max(DENOISER_STEPS, traits.steps) if more else traits.steps)
 

@@ -8,7 +8,14 @@ from pnpcm.solvers.cm4ir import CM4IR, CM4IRConfig
 from pnpcm.solvers.cm_iterative import CMIterative, CMIterativeConfig
 from pnpcm.solvers.config import PnPCMConfig
 from pnpcm.solvers.cosign import CoSIGN, CoSIGNConfig
-from pnpcm.solvers.data_steps import CGStep, GradientStep, ProjectStep, ProxStep, StripStep
+from pnpcm.solvers.data_steps import (
+    CellMeanStep,
+    CGStep,
+    GradientStep,
+    ProjectStep,
+    ProxStep,
+    StripStep,
+)
 from pnpcm.solvers.ddrm import DDRM, DDRMConfig
 from pnpcm.solvers.dds import DDS, DDSConfig
 from pnpcm.solvers.diffpir import DiffPIR, DiffPIRConfig
@@ -56,6 +63,7 @@ __all__ = [
     "CM4IRConfig",
     "CMIterative",
     "CMIterativeConfig",
+    "CellMeanStep",
     "CoSIGN",
     "CoSIGNConfig",
     "DDRMConfig",

@@ -1,4 +1,4 @@
-"""Data steps, argmin_z ½‖A(z) − y‖² + ρ/2 ‖z − v‖²: prox, CG, gradient, projection, strips."""
+"""Data steps, argmin_z ½‖A(z) − y‖² + ρ/2 ‖z − v‖²: prox, CG, gradient, cells, strips."""
 
 from __future__ import annotations
 
@@ -176,6 +176,28 @@ class ProjectStep(Config):
                 f"{type(operator).__name__} has no project(v, y); use ProxStep or GradientStep"
             )
         z: Tensor = project(v, y)
+        return z
+
+
+@dataclass(frozen=True)
+class CellMeanStep(Config):
+    """E[z | A(z) = y] for z ~ N(v, e²/ρ): ``operator.mean_in_cells(v, y, e/√ρ)``.
+
+    e is ``operator.rounding_std``, so that ρ has the scale of a measurement with noise of e. The
+    mean where :class:`ProjectStep` takes the nearest point, which is the most probable one: a
+    coefficient that v puts outside its cell is moved into the cell, not onto its edge.
+    """
+
+    def __call__(
+        self, v: Tensor, y: Tensor, operator: Operator, rho: float, *, z_prev: Tensor | None
+    ) -> Tensor:
+        mean, error = (getattr(operator, n, None) for n in ("mean_in_cells", "rounding_std"))
+        if mean is None or error is None:
+            raise OperatorError(
+                f"{type(operator).__name__} has no mean_in_cells(v, y, std) and rounding_std; use "
+                "ProxStep or GradientStep"
+            )
+        z: Tensor = mean(v, y, error / math.sqrt(rho))
         return z
 
 

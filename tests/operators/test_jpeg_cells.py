@@ -1,13 +1,16 @@
-"""JPEG.project: into the cells of a file, no further than needed, and back again."""
+"""JPEG.project and JPEG.mean_in_cells: into the cells of a file, to the edge or to the mean."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import truncnorm
 from torch import Tensor
 
 from pnpcm.errors import OperatorError
 from pnpcm.interop import from_denoiser
 from pnpcm.operators import JPEG, Inpainting
-from pnpcm.solvers import PnPCM, PnPCMConfig, ProjectStep
+from pnpcm.operators import jpeg_codec as codec
+from pnpcm.solvers import CellMeanStep, PnPCM, PnPCMConfig, ProjectStep, StripStep
 
 
 def smooth(channels: int = 3, side: int = 40, seed: int = 0) -> Tensor:
@@ -77,3 +80,60 @@ def test_a_run_can_start_at_the_picture() -> None:
         )
         x = PnPCM(prior, config)(y, JPEG(10)).x
         assert torch.allclose(x, y, atol=1e-4) is expected
+
+
+@pytest.mark.parametrize("std", [0.01, 0.2, 1.0, 30.0])
+def test_the_mean_in_a_cell_is_that_of_scipy(std: float) -> None:
+    d = torch.linspace(-4, 4, 41, dtype=torch.float64)
+    k = torch.tensor(3.0, dtype=torch.float64)
+    ours = codec.mean_in_cell(k + d, k, torch.tensor(std))
+    a, b = (-0.5 - d.numpy()) / std, (0.5 - d.numpy()) / std
+    theirs = 3 + truncnorm.mean(a, b, loc=d.numpy(), scale=std)
+    inside = np.abs(d.numpy()) / std < 50  # beyond that scipy's own mean is inexact
+    assert np.abs(ours.numpy() - theirs)[inside].max() < 1e-6
+    assert float((ours - k).abs().max()) <= 0.5
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_mean_in_cells_lies_between_nearest_point_and_centre(channels: int) -> None:
+    operator = JPEG(10, subsampling="4:4:4", chroma="libjpeg")
+    y = operator.acquire(smooth(channels).double())[..., :32, :32]
+    v = smooth(channels, seed=1).double()[..., :32, :32]
+    k = operator.cells(y).round()
+    nearest, centre = operator.project(v, y), operator.mean_in_cells(v, y, 1e6)
+    assert torch.allclose(operator.mean_in_cells(v, y, 1e-9), nearest, atol=1e-3)
+    assert torch.allclose(operator.cells(centre), k, atol=1e-5)
+    cells = operator.cells(operator.mean_in_cells(v, y, 0.1))
+    assert float((cells - k).abs().max()) < 0.5
+    edge = (operator.cells(nearest) - k).abs() > 0.499
+    assert bool(((cells - k).abs() < (operator.cells(nearest) - k).abs())[edge].all())
+
+
+def test_the_mean_of_grey_images_is_that_of_many_draws() -> None:
+    """E[z | z in the cells of y] for z ~ N(v, std²), by drawing z and keeping what rounds to y."""
+    operator = JPEG(30)
+    x = smooth(1).double()[:1, :, :8, :8]
+    y = operator.acquire(x)
+    v = operator.project(x + 0.02, y)
+    std = 4 / 127.5
+    g = torch.Generator().manual_seed(0)
+    k = operator.cells(y).round()
+    z = v + std * torch.randn((200_000, 1, 8, 8), generator=g, dtype=torch.float64)
+    c = operator.cells(z).reshape(len(z), 64)
+    inside = (c - k.reshape(1, 64)).abs() <= 0.5
+    mean = (c * inside).sum(0) / inside.sum(0)  # coefficients are independent
+    ours = operator.cells(operator.mean_in_cells(v, y, std)).flatten()
+    assert float((ours - mean).abs().max()) < 0.01
+
+
+def test_the_step_scales_with_the_rounding_error() -> None:
+    """ρ = (e/σ)² is z ~ N(v, σ²); strips give the same; other operators are refused."""
+    operator, x, v = JPEG(5), smooth(side=64), smooth(side=64, seed=1)
+    y = operator.acquire(x)
+    rho = (operator.rounding_std / 0.1) ** 2
+    z = CellMeanStep()(v, y, operator, rho, z_prev=None)
+    assert torch.allclose(z, operator.mean_in_cells(v, y, 0.1), atol=1e-6)
+    strips = StripStep(CellMeanStep(), rows=16)(v, y, operator, rho, z_prev=None)
+    assert torch.allclose(strips, z, atol=1e-5)
+    with pytest.raises(OperatorError, match="has no mean_in_cells"):
+        CellMeanStep()(x, y, Inpainting(torch.ones(64, 67)), 1.0, z_prev=None)
