@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -99,8 +99,8 @@ def photo_studies(side: int) -> list[Study]:
     return [replace(s, side=min(s.side, side)) for s in found]
 
 
-def denoiser_studies() -> list[Study]:
-    """Studies with the denoiser of `natural`: no noise is injected, five numbers are searched."""
+def denoiser_studies(side: int) -> list[Study]:
+    """Studies with a denoiser: no noise is injected, five numbers are searched."""
     noises = (0.05, 0.025, 0.1, 0.01, 0.2)
     few = (0.025, 0.1)
     tasks: dict[str, tuple[Task, tuple[float, ...]]] = {
@@ -127,23 +127,32 @@ def denoiser_studies() -> list[Study]:
         Study(f"jpeg-{q}", Jpeg(q), n, 0.0, 30) for n in (8, 4, 2) for q in (10, 5, 20, 40, 80)
     ]
     found += [Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 16, images=4)]
-    return [replace(s, side=96, images=min(s.images, 6), usual=8) for s in found]
+    return [replace(s, side=side, images=min(s.images, 6), usual=8) for s in found]
 
 
-def perception_studies() -> list[Study]:
-    """Studies of aim "perception": the consistency model of `natural`, PSNR − 20 LPIPS.
-
-    Steps: of 4 and 8 those that were better on 12 other training crops. Super-resolution by 4 has
-    no study: its search found nothing better than the parameters of the denoiser.
-    """
-    tasks: dict[str, tuple[Task, int]] = {
-        "deblur-gauss": (Deblur(gaussian=(5, 10.0)), 4),
-        "inpaint-70": (Inpaint(missing=0.7), 8),
+def perception_studies(
+    side: int, images: int, steps: Mapping[str, int], sigma_y: Mapping[str, float]
+) -> list[Study]:
+    """Studies of aim "perception": a consistency model, the best PSNR − 20 LPIPS."""
+    tasks: dict[str, Task] = {
+        "superres-4": SuperRes(4),
+        "deblur-gauss": Deblur(gaussian=(5, 10.0)),
+        "inpaint-70": Inpaint(missing=0.7),
+        "nonlinear-deblur": NonlinearDeblur(),
+        "jpeg-10": Jpeg(10),
     }
     return [
-        Study(name, task, steps, 0.05, 40, images=6, side=96, usual=8, metric="mix")
-        for name, (task, steps) in tasks.items()
+        Study(n, tasks[n], k, sigma_y.get(n, 0.05), 40, images, side, usual=8, metric="mix")
+        for n, k in steps.items()
     ]
+
+
+NATURAL_STEPS = {"deblur-gauss": 4, "inpaint-70": 8}
+"""Of 4 and 8 those that were better on 12 other training crops. Super-resolution by 4 has no study:
+its search found nothing better than the parameters of the denoiser."""
+FACES_STEPS = dict.fromkeys(
+    ("superres-4", "deblur-gauss", "inpaint-70", "nonlinear-deblur", "jpeg-10"), 4
+)
 
 
 SCAN_STUDIES = ((4, 0.005, 40), (4, 0.015, 24), (8, 0.005, 24))
@@ -168,8 +177,16 @@ DOMAINS = {
     "natural": (lambda: photo_studies(128), partial(training_crops, "natural")),
     "faces": (lambda: photo_studies(64), partial(training_crops, "faces")),
     "mri": (lambda: scan_studies(SCAN_STUDIES, 4), slices),
-    "natural-edm": (denoiser_studies, partial(training_crops, "natural")),
-    "natural-perception": (perception_studies, partial(training_crops, "natural")),
+    "natural-edm": (lambda: denoiser_studies(96), partial(training_crops, "natural")),
+    "natural-perception": (
+        lambda: perception_studies(96, 6, NATURAL_STEPS, {}),
+        partial(training_crops, "natural"),
+    ),
+    "faces-edm": (lambda: denoiser_studies(64), partial(training_crops, "faces")),
+    "faces-perception": (
+        lambda: perception_studies(64, 12, FACES_STEPS, {"jpeg-10": 0.0}),
+        partial(training_crops, "faces"),
+    ),
     "mri-edm": (lambda: scan_studies(DENOISER_SCAN_STUDIES, 8), slices),
 }
 

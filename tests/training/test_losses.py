@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError
+from pnpcm.metrics.lpips import available
 from pnpcm.names import METHOD_NAMES
 from pnpcm.rng import generators
 from pnpcm.schedules import karras
@@ -237,6 +238,15 @@ def test_distances_are_one_number_per_image(name: str) -> None:
     whole = DISTANCES[name](a, b)
     singles = torch.cat([DISTANCES[name](a[i : i + 1], b[i : i + 1]) for i in range(3)])
     torch.testing.assert_close(whole, singles)
+
+
+def test_lpips_l2_adds_the_mean_square() -> None:
+    if not available():
+        pytest.skip("the weights of LPIPS are not installed")
+    a = torch.rand(2, 3, 64, 64, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    b = a + torch.tensor([0.1, 0.3])[:, None, None, None]  # mean squares 0.01 and 0.09
+    squares = DISTANCES["lpips-l2"](a, b) - DISTANCES["lpips-native"](a, b)
+    torch.testing.assert_close(squares, torch.tensor([0.01, 0.09]), atol=1e-5, rtol=0)
 
 
 def test_gradients_stop_at_the_target() -> None:

@@ -111,7 +111,19 @@ def lpips_native(a: Tensor, b: Tensor) -> Tensor:
     return distance
 
 
+def lpips_l2(a: Tensor, b: Tensor) -> Tensor:
+    """LPIPS at the images' own size plus ‖a − b‖²/P, which sees the patterns that LPIPS ignores."""
+    return lpips_native(a, b) + l2(a, b)
+
+
 DISTANCES: Table[Distance] = Table(
     "distance",
-    {"l2": l2, "l1": l1, "huber": huber, "lpips": lpips, "lpips-native": lpips_native},
+    {
+        "l2": l2,
+        "l1": l1,
+        "huber": huber,
+        "lpips": lpips,
+        "lpips-native": lpips_native,
+        "lpips-l2": lpips_l2,
+    },
 )
