@@ -33,9 +33,10 @@ def queue() -> list[tuple[Path, Recipe]]:
 
 
 def steps_done(recipe: Recipe) -> int:
-    """Steps in the newest prior of the run; 0 if there is none."""
-    prior = resolve(recipe.out, RECIPES) / "prior.safetensors"
-    return int(read_header(prior)["info"]["training"][-1]["steps"]) if prior.exists() else 0
+    """Steps in the newest weights of the run; 0 if there are none."""
+    name = "control" if recipe.loss.kind == "control" else "prior"
+    weights = resolve(recipe.out, RECIPES) / f"{name}.safetensors"
+    return int(read_header(weights)["info"]["training"][-1]["steps"]) if weights.exists() else 0
 
 
 def run(processes: int, max_time: str | None) -> None:
