@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pnpcm.cli import shared
-from pnpcm.cli.display import Display
+from pnpcm.cli.display import Display, say
 from pnpcm.errors import ArgumentError
 from pnpcm.names import count_of
 
@@ -263,4 +263,4 @@ def simulate_mri(
         )
     write_simulated(out, magnitude, n_coils=coils, noise_std=noise, mask=drawn, seed=seed)
     number = f"{count_of(len(magnitude), 'slice')} of {shape[0]}×{shape[1]}"
-    print(f"written: {out}, {number}, {count_of(coils, 'coil')}")
+    say(f"written: {out}, {number}, {count_of(coils, 'coil')}")

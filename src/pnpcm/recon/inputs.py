@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import ONLY_IMAGES, SUFFIXES, UNREADABLE, unreadable
-from pnpcm.recon.record import RECORD, Outcome, printable, read_record, record_path
+from pnpcm.names import printable
+from pnpcm.recon.record import RECORD, Outcome, read_record, record_path
 
 FORMATS = {
     "png": (".png",),

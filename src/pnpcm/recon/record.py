@@ -25,6 +25,7 @@ from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.io.files import write_json
 from pnpcm.io.reading import check_regular, read_json
 from pnpcm.io.staging import claim, publish, remove_leftovers
+from pnpcm.names import printable
 
 
 @dataclass(frozen=True)
@@ -38,13 +39,20 @@ class Request:
     @classmethod
     def of(cls, path: Path, choices: Mapping[str, Any]) -> Request:
         """The request of one input file; choices that are files include a hash of their content."""
-        if printable(str(path)) != str(path):
-            raise ArgumentError(f"{path} has a name that is not UTF-8; rename it")
+        check_input(path)
         plain = {k: _plain(v) for k, v in choices.items() if v is not None}
         return cls(path, digest(path), json.loads(json.dumps(plain)))
 
     def to_dict(self) -> dict[str, Any]:
         return {"input": str(self.input), "sha256": self.sha256, "request": dict(self.choices)}
+
+
+def check_input(path: Path) -> None:
+    """Refuse an input whose name cannot be written to a record."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{path} has a name that is not UTF-8; rename it") from error
 
 
 RECORD = ".result.json"
@@ -280,11 +288,6 @@ def sentence(path: Path, error: Exception) -> str:
     elif not isinstance(error, PnPCMError | OSError):
         text = f"{type(error).__name__}: {text[:LONGEST]}"
     return printable(text if str(path) in text else f"{path}: {text}")
-
-
-def printable(text: str) -> str:
-    """``text`` with \\x.. in place of the bytes of a file name that are not UTF-8."""
-    return os.fsencode(text).decode("utf-8", errors="backslashreplace")
 
 
 def _check_threads(client: Any) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pnpcm import __version__
+from pnpcm.cli.display import say
 from pnpcm.cli.priors.shared import Kind, Name, Seed, console, label_of, make_folder
 from pnpcm.errors import ArgumentError
 from pnpcm.names import count_of
@@ -69,7 +70,7 @@ def sample(
     save_picture(out, sheet(drawn, prior, label))
     write_json(out.with_suffix(".json"), settings)
     images = count_of(n, "image")
-    print(f"{images} of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
+    say(f"{images} of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
 
 
 def evaluate(
@@ -140,11 +141,11 @@ def evaluate(
         table.add_row(*row)
     terminal.print(table)
     for note in notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
     if out is not None:
         settings = {"data": str(data), "unit": unit, "limit": limit, "seed": seed}
         _write(out, found, published, settings, notes)
-        print(f"table, scores and images: {out}")
+        say(f"table, scores and images: {out}")
 
 
 def _write(
