@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -150,6 +150,31 @@ class Display:
         say(text)
         self._turn(True)
 
+    def complain(self, message: str) -> None:
+        """Print a sentence about an input to stderr while no bar is shown."""
+        self._turn(False)
+        say(f"pnpcm: {message}", error=True)
+        self._turn(self.index < self.count)
+
+    def each(
+        self, inputs: Sequence[Path], text_of: Callable[[Path], str], spelled: Callable[[str], str]
+    ) -> None:
+        """Print the text of each input, a sentence for those that fail; exit as :meth:`show`."""
+        from pnpcm.recon.record import check_input, sentence
+
+        failed = 0
+        for path in inputs:
+            try:
+                check_input(path)
+                self.print(text_of(path))
+            except Exception as error:  # one bad input must not end a run of thousands
+                failed += 1
+                self.complain(spelled(sentence(path, error)))
+            self.index += 1
+            self._count()
+        if failed:
+            raise typer.Exit(2 if self.count == 1 else 1)
+
     def show(self, outcomes: Iterable[Outcome], spelled: Callable[[str], str]) -> None:
         """Print one line (or JSON object) per outcome; exit with 1 or 2 on failures.
 
@@ -165,7 +190,7 @@ class Display:
                 say(json_text(_line(outcome)))
             elif outcome.status in ("failed", "skipped"):
                 word = "skipped: " if outcome.status == "skipped" else ""
-                say(f"pnpcm: {word}{spelled(outcome.message)}", error=True)
+                self.complain(word + spelled(outcome.message))
             else:
                 self._result(outcome)
             self.index += outcome.status != "skipped"

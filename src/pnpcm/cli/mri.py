@@ -172,8 +172,8 @@ def mri(
             watch=display,
         )
         if dry_run:
-            for path in files:
-                display.print(json.dumps(job.plan(path), indent=2))
+            spelled = partial(shared.in_its_spelling, command=mri)
+            display.each(files, lambda path: json.dumps(job.plan(path), indent=2), spelled)
             return
         targets = scan_targets(files, out)
         with display.connected(workers, scheduler) as client:

@@ -51,9 +51,7 @@ def find_inputs(
     found: dict[Path, Input] = {}
     skipped: dict[Path, Outcome] = {}
     for path in given:
-        if not path.exists():
-            raise ArgumentError(f"input {path} does not exist; check the path")
-        if not path.is_dir():
+        if not path.is_dir():  # files that do not exist fail later
             found.setdefault(path, Input(path))
             continue
         files = _files(path, bool(recursive))

@@ -41,7 +41,11 @@ class Request:
         """The request of one input file; choices that are files include a hash of their content."""
         check_input(path)
         plain = {k: _plain(v) for k, v in choices.items() if v is not None}
-        return cls(path, digest(path), json.loads(json.dumps(plain)))
+        try:
+            sha256 = digest(path)
+        except FileNotFoundError as error:
+            raise ArgumentError(f"input {path} does not exist; check the path") from error
+        return cls(path, sha256, json.loads(json.dumps(plain)))
 
     def to_dict(self) -> dict[str, Any]:
         return {"input": str(self.input), "sha256": self.sha256, "request": dict(self.choices)}
