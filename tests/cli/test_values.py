@@ -38,6 +38,34 @@ CASES = {
     "noise": ("simulate-mri s.h5 --noise nan --size 16,16", "--noise must be finite and ≥ 0"),
     "number of slices": ("simulate-mri s.h5 --slices 0", "--slices must be at least 1, got 0"),
     "size": ("simulate-mri s.h5 --size 0,0", "--size is '0,0', expected two positive numbers"),
+    "phantom of a large size": (
+        "simulate-mri s.h5 --size 100000,100000",
+        "--slices is 4: the phantom has 4×100000×100000 = 40000000000 pixels, more than the",
+    ),
+    "many slices": (
+        "simulate-mri s.h5 --slices 1000000000 --size 16,16",
+        "--slices is 1000000000: the phantom has 1000000000×16×16 = 256000000000 pixels, more",
+    ),
+    "many coils": (
+        "simulate-mri s.h5 --slices 1 --size 16,16 --coils 1000000000",
+        "--coils is 1000000000: one slice has 1000000000×1000000000 =",
+    ),
+    "large samples": (
+        "priors sample gaussian --size 100000 --n 1 --out s.png",
+        "--n is 1: the sheet has 1×100000×100000 = 10000000000 pixels, more than the",
+    ),
+    "many samples": (
+        "priors sample gaussian --n 1000000000 --out s.png",
+        "--n is 1000000000: the sheet has 1000000000×64×64 = 4096000000000 pixels, more",
+    ),
+    "steps of samples": (
+        "priors sample gaussian --n 1 --steps 1000000000 --out s.png",
+        "--steps must be at most 100000, got 1000000000",
+    ),
+    "large shape": (
+        "check pnpcm.operators:JPEG --shape 3,100000,100000",
+        "--shape is '3,100000,100000': a pair of images has 2×3×100000×100000 = 60000000000 values",
+    ),
     "crops": (
         "tune --task denoise --data . --size 0 --out t.json",
         "--trials, --images and --size must be ≥ 1",

@@ -31,6 +31,8 @@ from pnpcm.cli.tune import tune
 from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.names import OPERATOR_NAMES
 
+NEED = 200
+"""Bytes of memory per value of the images of ``pnpcm check``."""
 app = typer.Typer(
     name="pnpcm",
     help="Reconstruct images from degraded measurements in 2 to 8 network evaluations (PnP-CM).\n\n"
@@ -145,13 +147,17 @@ def check(
     """
     import torch
 
+    from pnpcm.io.reading import Budget
     from pnpcm.laws import check_operator
     from pnpcm.problems.choice import import_operator
 
     generator = torch.Generator().manual_seed(seed)
     x = None
     if shape is not None:
-        x = torch.rand((2, *_sides(shape)), generator=generator) * 2 - 1
+        sides = (2, *_sides(shape))
+        budget = Budget(NEED, move="give a smaller shape", fixed=True)
+        budget.check(f"shape is {shape!r}: a pair of images", sides, "values")
+        x = torch.rand(sides, generator=generator) * 2 - 1
     report = check_operator(import_operator(operator), x, generator=generator)
     say(report)
     raise typer.Exit(0 if report.ok else 1)

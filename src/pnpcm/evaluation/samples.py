@@ -8,14 +8,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pnpcm.arguments import MOST_STEPS
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import Picture, stack, strip
+from pnpcm.io.reading import Budget
 from pnpcm.priors.generate import consistency_sample, heun_sample
 from pnpcm.rng import generators
 from pnpcm.training.pictures import visible
 
 BATCH = 16
+NETWORK, SHEET = 1200, 40
+"""Bytes of memory per pixel of a batch (networks of the shipped priors) and of the sheet."""
 WIDTH = 384
 """Smallest width of a sheet, so that its label fits."""
 
@@ -43,8 +47,11 @@ def draw(
     for name, value in (("n", n), ("steps", steps), ("size", size)):
         if value is not None and value < 1:
             raise ArgumentError(f"{name} must be at least 1, got {value}")
+    if steps is not None and steps > MOST_STEPS:
+        raise ArgumentError(f"steps must be at most {MOST_STEPS}, got {steps}")
     network = getattr(prior, "network", None)
     side = size or getattr(network, "image_size", None) or 64
+    _check_memory(n, side)
     tail = (getattr(network, "in_channels", 3), side, side)
     kind = str(getattr(prior, "kind", "edm"))
     consistent = kind == "consistency"
@@ -65,11 +72,23 @@ def draw(
     )
 
 
+def _check_memory(n: int, side: int) -> None:
+    """Refuse more or larger images than the memory holds."""
+    shown = max(side, WIDTH // _columns(n))
+    for need, count, width in ((NETWORK, min(n, BATCH), side), (SHEET, n, shown)):
+        budget = Budget(need, move="use fewer images or a smaller size", fixed=True)
+        budget.check(f"n is {n}: the sheet", (count, width, width))
+
+
+def _columns(n: int) -> int:
+    return min(8, math.ceil(math.sqrt(n)))
+
+
 def sheet(samples: Drawn, prior: Prior, label: str) -> Picture:
     """The images in rows of up to eight, each row labelled with the seed of its first image."""
     low, high = prior.value_range
     x = visible(2 * (samples.x - low) / (high - low) - 1)
-    columns = min(8, math.ceil(math.sqrt(len(x))))
+    columns = _columns(len(x))
     side = x.shape[-1] * math.ceil(WIDTH / (columns * x.shape[-1]))
     rows = []
     for first in range(0, len(x), columns):
