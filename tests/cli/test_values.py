@@ -20,6 +20,7 @@ CASES = {
     "step of slices": (f"{MRI} --slices 3:10:0", "--slices is '3:10:0', expected 3, 3:10 or"),
     "no slice": (f"{MRI} --slices 5:9", "--slices is '5:9', which is none of the slices 0…1"),
     "coils": (f"{MRI} --coils 0", "--coils is 0, but kspace has 2 coils"),
+    "too many coils": (f"{MRI} --coils 99", "--coils is 99, but kspace has 2 coils; give a number"),
     "set index": (f"{MRI} --set-index 7", "--set-index is 7, but"),
     "acceleration": (f"{MRI} --acceleration 0", "--acceleration must be finite and ≥ 1, got 0"),
     "no number": (f"{MRI} --acceleration nan", "--acceleration must be finite and ≥ 1, got nan"),
