@@ -49,6 +49,27 @@ def hidden(folder: Path) -> list[Path]:
     return sorted(folder.glob(".pnpcm-*"))
 
 
+ERRORS = {
+    "without a file": OSError(errno.ENOSPC, "No space left on device"),
+    "without a number": OSError("9 requested and 2 written"),
+    "a hidden file": OSError(errno.ENOSPC, "x", "out/.pnpcm-0123456789abcdef/a.png"),
+    "HDF5": RuntimeError("unable to extend file, errno = 28, error message = 'No space left'"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_while_writing_names_the_output(name: str, tmp_path: Path) -> None:
+    def fail(temporary: Path) -> None:
+        raise ERRORS[name]
+
+    with pytest.raises(OSError, match=r"a\.png") as caught, staging(tmp_path) as inside:
+        write_atomically(inside / "a.png", fail)
+    assert caught.value.filename == str(tmp_path / "a.png")
+    assert caught.value.errno in (errno.ENOSPC, errno.EIO)
+    with pytest.raises(OSError, match=r"source\.png"), staging(tmp_path):
+        raise OSError(errno.ENOENT, "No such file", "source.png")  # another file keeps its name
+
+
 def test_only_what_no_process_holds_is_removed(tmp_path: Path) -> None:
     other = holder(tmp_path, "staging(folder) as inside, (inside / 'x').open('w')")
     try:

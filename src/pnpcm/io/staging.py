@@ -38,8 +38,38 @@ def staging(folder: Path) -> Iterator[Path]:
         path = folder / f".pnpcm-{secrets.token_hex(8)}"
         with _held(path, wait=True) as held:
             if held:  # else another process removed it before it was locked
-                yield path
+                with writing(folder):
+                    yield path
                 return
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An error of the system while ``path`` is written names it, unless it names another file.
+
+    Libraries report a full disk without the file, HDF5 only in words; a hidden folder says nothing
+    to a user.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        found = re.search(r"errno = (\d+)", str(error))
+        if found is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), _seen(path)) from error
+    except OSError as error:
+        named = error.filename if isinstance(error.filename, str) else ""
+        parts = Path(named).parts
+        if named and not any(map(NAME.fullmatch, parts)):
+            raise
+        number, what = error.errno or errno.EIO, error.strerror or str(error)
+        raise OSError(number, what, _seen(path)) from error
+
+
+def _seen(path: Path) -> str:
+    """``path`` without hidden folders of ours."""
+    return str(Path(*(part for part in path.parts if not NAME.fullmatch(part))))
 
 
 @contextmanager
