@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from typer.testing import CliRunner, Result
 import pnpcm
 from pnpcm import PRESETS, cli
 from pnpcm.cli.shared import added_noise
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.photos import read_photo
 from pnpcm.networks.kernel_wizard import KernelWizard
 from pnpcm.operators import JPEG, GaussianBlur, NonlinearBlur
@@ -159,3 +161,42 @@ def test_compare_passes_over_bad_pairs(tmp_path: Path) -> None:
     bad = run("compare", refs / "bad.png", outs / "bad.png")
     assert isinstance(bad.exception, ArgumentError)  # exit code 2
     assert "bad.png is not a PNG" in str(bad.exception)
+
+
+def test_files_of_others_are_not_replaced_and_a_rerun_works(tmp_path: Path) -> None:
+    pytest.importorskip("h5py")
+    Image.new("RGB", (16, 16), (120, 120, 120)).save(tmp_path / "a.png")
+    outputs = {
+        "a.denoise.png": "restore a.png --task denoise --sigma-y 0.1 --out r",
+        "a.npz": "simulate a.png --task denoise --out r",
+        "a.png": "simulate a.png --task denoise --out r",
+        "s.h5": "simulate-mri r/s.h5 --slices 1 --size 16,16 --coils 2",
+        "p.png": "priors sample gaussian --n 1 --size 8 --steps 1 --out r/p.png",
+        "q.json": "priors sample gaussian --n 1 --size 8 --steps 1 --out r/q.png",
+    }
+    with chdir(tmp_path):
+        for name, command in outputs.items():
+            folder = tmp_path / "r"
+            folder.mkdir()
+            (folder / name).write_text("of the user")
+            code, err = shell(command)
+            assert code == 2, command
+            assert f"output r/{name} exists" in err
+            assert "rename it, or give another" in err
+            assert [(p.name, p.read_text()) for p in folder.iterdir()] == [(name, "of the user")]
+            (folder / name).unlink()
+            for _ in range(2):
+                assert shell(command)[0] == 0
+            shutil.rmtree(folder)
+        (tmp_path / "q.png").write_text("of the user")
+        words = "priors sample gaussian --n 1 --size 8 --out q.png"
+        assert "or --force" in shell(words)[1]
+        assert shell(f"{words} --force")[0] == 0
+
+
+def shell(command: str) -> tuple[int, str]:
+    """Exit code and error of a command, as of a shell."""
+    done = run(*command.split())
+    if isinstance(done.exception, PnPCMError):
+        return 2, str(done.exception)
+    return done.exit_code, done.stderr

@@ -243,8 +243,9 @@ def simulate_mri(
     import torch
 
     from pnpcm.mri.masks import MaskChoice
-    from pnpcm.mri.simulate import phantoms, write_simulated
+    from pnpcm.mri.simulate import is_simulated, phantoms, write_simulated
 
+    shared.check_output(out, is_simulated, "a scan of pnpcm simulate-mri")
     if images is None:
         magnitude = phantoms(slices, _sides("size", size))
     else:

@@ -144,7 +144,7 @@ def simulate(
     from pnpcm.io.files import save_picture, to_picture
     from pnpcm.io.photos import SUFFIXES, read_photo
     from pnpcm.problems.choice import hole_mask
-    from pnpcm.problems.measurement import preview, write_measurement
+    from pnpcm.problems.measurement import is_measurement, preview, write_measurement
     from pnpcm.problems.measurement import simulate as degrade
     from pnpcm.recon.inputs import distinct, find_inputs
     from pnpcm.recon.photo import NEED
@@ -166,13 +166,16 @@ def simulate(
     seeds = {path: seed + i for i, path in enumerate(files)}
 
     def degraded(path: Path) -> str:
+        target = out / f"{names[path]}.npz"
+        shown = target.with_name(f"{names[path]}.png")
+        shared.check_output(target, is_measurement, "a measurement of pnpcm simulate")
+        shared.check_output(shown, lambda _: target.exists(), f"the picture of {target}")
         x = read_photo(path, max_pixels=max_pixels, need=NEED).x
         measured = degrade(x, wanted, level, seed=seeds[path])
-        target = out / f"{names[path]}.npz"
         write_measurement(target, measured)
         picture = preview(measured)
         if picture is not None and task != "phase-retrieval":
-            save_picture(target.with_suffix(".png"), to_picture(picture))
+            save_picture(shown, to_picture(picture))
         return f"{target}: {measured.task.name}, sigma_y = {level:g}"
 
     with Display("simulate", len(files)) as display:

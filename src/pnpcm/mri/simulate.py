@@ -13,6 +13,7 @@ from torch import Tensor
 from pnpcm.arguments import check_number
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError
 from pnpcm.io.files import write_atomically
+from pnpcm.io.hdf5 import dataset, opened
 from pnpcm.io.reading import Budget
 from pnpcm.linalg import to_channels
 from pnpcm.mri.scan import Size
@@ -165,6 +166,16 @@ def phantoms(n_slices: int, size: Size) -> Tensor:
     )
     places = [(k + 0.5) / n_slices * 1.6 - 0.8 for k in range(n_slices)]
     return torch.stack([phantom(size, zoom=math.sqrt(1 - z * z)) for z in places])
+
+
+def is_simulated(path: Path) -> bool:
+    """Whether a file is one of :func:`write_simulated`, judged by its header."""
+    begin = HEADER.partition("{")[0].encode()
+    try:
+        with opened(path, "HDF5") as file:
+            return bytes(dataset(path, file, "ismrmrd_header")[()]).startswith(begin)
+    except ArgumentError:
+        return False
 
 
 def write_simulated(

@@ -8,6 +8,7 @@ share the work: a result that another process computes is passed over and awaite
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -308,7 +309,8 @@ def _check_threads(client: Any) -> None:
 def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> None:
     """Refuse results that would replace each other, an input, or the result of another input.
 
-    Refused are also results in a folder that cannot be made, because a file has its name.
+    Refused are also results in the place of a file that no record lists, and in a folder that
+    cannot be made, because a file has its name.
     """
     sources = {os.path.realpath(path) for path in inputs}
     owners: dict[Path, tuple[Path, Path]] = {}
@@ -329,6 +331,7 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
                 f"output {target} cannot be written, since {blocked} is a file; give another "
                 "folder (--out)"
             )
+    known: set[Path] = set()
     for folder in {target.parent for target in targets}:
         for found in sorted(folder.glob(f"*{RECORD}")):
             name = found.name.removesuffix(RECORD)
@@ -336,6 +339,7 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
             if record is None:  # damaged
                 continue
             for file in (found, *(folder / str(file) for file in record.get("files") or ())):
+                known.add(file)
                 if file not in owners:
                     continue
                 path, target = owners[file]
@@ -345,6 +349,26 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
                     f"{file} is a result of {record.get('input', 'another call')}, which that of "
                     f"{path} would replace; give another folder (--out), or delete it"
                 )
+    for file, (_, target) in owners.items():
+        if file not in known and os.path.lexists(file) and not _is_ours(file, target):
+            raise ArgumentError(
+                f"output {file} exists, and no record says that it is a result of pnpcm; rename "
+                "it, or give another folder (--out)"
+            )
+
+
+def _is_ours(file: Path, target: Path) -> bool:
+    """Whether the record of ``target`` lists ``file``, or is damaged.
+
+    A result that is being written, or whose process was killed meanwhile, has its record in a
+    hidden folder, which is looked at first: the record moves from there.
+    """
+    record = record_path(target.parent, target.stem)
+    for path in (*target.parent.glob(f".pnpcm-*/{glob.escape(record.name)}"), record):
+        content = read_record(path.parent, target.stem) or {"files": [file.name]}
+        if path.exists() and file.name in (path.name, *content.get("files", ())):
+            return True
+    return False
 
 
 def _same_input(path: Path, record: Mapping[str, Any]) -> bool:
