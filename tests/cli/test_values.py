@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import torch
 from PIL import Image
 
+from golden import TINY, random_unet
+from pnpcm import ConsistencyModel, save_prior
 from pnpcm.cli import main
 
 Run = Callable[[str], tuple[int, str]]
@@ -67,6 +70,14 @@ CASES = {
         "check pnpcm.operators:JPEG --shape 3,100000,100000",
         "--shape is '3,100000,100000': a pair of images has 2×3×100000×100000 = 60000000000 values",
     ),
+    "size of a prior": (
+        "restore wide.png --task denoise --prior p.safetensors --dry-run",
+        "prior 'p.safetensors' is for images of 16×16, but the image to be restored is 16×24; crop",
+    ),
+    "size of samples": (
+        "priors sample p.safetensors --size 24 --n 1 --out s.png",
+        "--size is 24, but the network was trained on 16×16 images; give --size 16",
+    ),
     "crops": (
         "tune --task denoise --data . --size 0 --out t.json",
         "--trials, --images and --size must be ≥ 1",
@@ -78,6 +89,10 @@ CASES = {
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("values")
     Image.fromarray(np.full((16, 16, 3), 90, np.uint8)).save(folder / "in.png")
+    Image.fromarray(np.full((16, 24, 3), 90, np.uint8)).save(folder / "wide.png")
+    save_prior(
+        ConsistencyModel(random_unet(replace(TINY, image_size=16))), folder / "p.safetensors"
+    )
     pytest.importorskip("h5py")
     from pnpcm.mri.simulate import phantoms, write_simulated
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pnpcm.arguments import MOST_STEPS
 from pnpcm.core import Prior
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.files import Picture, stack, strip
 from pnpcm.io.reading import Budget
 from pnpcm.priors.generate import consistency_sample, heun_sample
@@ -50,7 +50,13 @@ def draw(
     if steps is not None and steps > MOST_STEPS:
         raise ArgumentError(f"steps must be at most {MOST_STEPS}, got {steps}")
     network = getattr(prior, "network", None)
-    side = size or getattr(network, "image_size", None) or 64
+    trained = getattr(network, "image_size", None)
+    side = size or trained or 64
+    if trained not in (None, side) and not getattr(prior, "any_size", False):
+        raise ShapeError(
+            f"size is {size}, but the network was trained on {trained}×{trained} images; "
+            f"give size {trained}"
+        )
     _check_memory(n, side)
     tail = (getattr(network, "in_channels", 3), side, side)
     kind = str(getattr(prior, "kind", "edm"))
