@@ -18,8 +18,8 @@ from pnpcm.rng import generators
 from pnpcm.training.pictures import visible
 
 BATCH = 16
-NETWORK, SHEET = 1200, 40
-"""Bytes of memory per pixel of a batch (networks of the shipped priors) and of the sheet."""
+NETWORK, PICTURE = 1200, 40
+"""Bytes of memory per pixel of a batch (networks of the shipped priors) and of the picture."""
 WIDTH = 384
 """Smallest width of a sheet, so that its label fits."""
 
@@ -81,9 +81,9 @@ def draw(
 def _check_memory(n: int, side: int) -> None:
     """Refuse more or larger images than the memory holds."""
     shown = max(side, WIDTH // _columns(n))
-    for need, count, width in ((NETWORK, min(n, BATCH), side), (SHEET, n, shown)):
+    for need, count, width in ((NETWORK, min(n, BATCH), side), (PICTURE, n, shown)):
         budget = Budget(need, move="use fewer images or a smaller size", fixed=True)
-        budget.check(f"n is {n}: the sheet", (count, width, width))
+        budget.check(f"n is {n} and size is {side}: the picture", (count, width, width))
 
 
 def _columns(n: int) -> int:

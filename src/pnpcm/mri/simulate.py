@@ -162,7 +162,7 @@ def phantoms(n_slices: int, size: Size) -> Tensor:
     if n_slices < 1:
         raise ArgumentError(f"n_slices must be at least 1, got {n_slices}")
     Budget(SLICE, move="use fewer slices or a smaller size", fixed=True).check(
-        f"n_slices is {n_slices}: the phantom", (n_slices, *size)
+        f"n_slices is {n_slices} and size is {size[0]}×{size[1]}: the phantom", (n_slices, *size)
     )
     places = [(k + 0.5) / n_slices * 1.6 - 0.8 for k in range(n_slices)]
     return torch.stack([phantom(size, zoom=math.sqrt(1 - z * z)) for z in places])
