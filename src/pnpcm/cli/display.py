@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import os
@@ -38,11 +39,23 @@ def json_text(content: Any, *, indent: int | None = None) -> str:
     )
 
 
+PLAIN = {"×": "x", "·": "-", "–": "-", "−": "-", "∞": "inf", "≥": ">=", "≤": "<=", "≈": "~"}
+PLAIN |= {"…": "...", "→": "->", "‖": "|", "σ": "sigma", "ρ": "rho", "δ": "delta", "μ": "mu"}
+"""What is printed on terminals without these characters; for others a question mark."""
+
+
 def replace_unencodable() -> None:
-    """Print a question mark for characters that the encoding of stdout or stderr does not have."""
+    """Print replacements for characters that the encoding of stdout or stderr does not have."""
+
+    def replaced(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        text = error.object[error.start : error.end]
+        return "".join(PLAIN.get(c, "?") for c in text), error.end
+
+    codecs.register_error("pnpcm", replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors="pnpcm")
 
 
 @contextmanager

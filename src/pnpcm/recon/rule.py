@@ -175,7 +175,9 @@ def _note(wanted: Vector, place: Vector, gain: float, n: int) -> str:
     ]
     if not words:
         return ""
-    return f"this problem is outside their range, the parameters are for {' and '.join(words)}"
+    *others, last = words
+    listed = f"{', '.join(others)} and {last}" if others else last
+    return f"this problem is outside their range, the parameters are for {listed}"
 
 
 def _coordinates(n: Numbers) -> dict[str, float]:
