@@ -128,6 +128,7 @@ def test_a_single_bad_file_is_bad_input(tmp_path: Path) -> None:
     done = run("simulate", tmp_path / "bad.png", "--task", "denoise", "--out", tmp_path / "y")
     assert done.exit_code == 2
     assert "bad.png is not a PNG" in done.stderr
+    assert not (tmp_path / "y").exists()
 
 
 def test_plans_and_results_of_restore_pass_over_bad_files(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ CASES = {
     ),
     "large samples": (
         "priors sample gaussian --size 100000 --n 1 --out s.png",
-        "--n is 1 and --size is 100000: the picture has 1×100000×100000 = 10000000000",
+        "--n is 1 and --size is 100000: a batch has 1×100000×100000 = 10000000000",
     ),
     "many samples": (
         "priors sample gaussian --n 1000000000 --out s.png",

@@ -148,6 +148,7 @@ def simulate(
     from pnpcm.problems.measurement import simulate as degrade
     from pnpcm.recon.inputs import distinct, find_inputs
     from pnpcm.recon.photo import NEED
+    from pnpcm.recon.record import made_folder
 
     level = shared.added_noise(sigma_y)
     if boundary is not None:
@@ -161,7 +162,6 @@ def simulate(
     files = [one.path for one in found]
     if os.path.realpath(out) in {os.path.dirname(os.path.realpath(path)) for path in files}:
         raise ArgumentError(f"out is {out}, the folder of an input, which NAME.png would replace")
-    out.mkdir(parents=True, exist_ok=True)
     names = dict(zip(files, distinct(found), strict=True))
     seeds = {path: seed + i for i, path in enumerate(files)}
 
@@ -178,7 +178,7 @@ def simulate(
             save_picture(shown, to_picture(picture))
         return f"{target}: {measured.task.name}, sigma_y = {level:g}"
 
-    with Display("simulate", len(files)) as display:
+    with made_folder(out), Display("simulate", len(files)) as display:
         for one in skipped:
             display.complain(f"skipped: {one.message}")
         display.each(files, degraded, partial(shared.in_its_spelling, command=simulate))

@@ -52,7 +52,7 @@ def draw(
     network = getattr(prior, "network", None)
     trained = getattr(network, "image_size", None)
     side = size or trained or 64
-    if trained not in (None, side) and not getattr(prior, "any_size", False):
+    if trained not in (None, side) and not getattr(prior, "any_size", True):
         raise ShapeError(
             f"size is {size}, but the network was trained on {trained}×{trained} images; "
             f"give size {trained}"
@@ -80,10 +80,13 @@ def draw(
 
 def _check_memory(n: int, side: int) -> None:
     """Refuse more or larger images than the memory holds."""
-    shown = max(side, WIDTH // _columns(n))
-    for need, count, width in ((NETWORK, min(n, BATCH), side), (PICTURE, n, shown)):
+    batch, shown = min(n, BATCH), max(side, WIDTH // _columns(n))
+    for need, what, sides in (
+        (NETWORK, "a batch", (batch, side, side)),
+        (PICTURE, "the picture", (n, shown, shown)),
+    ):
         budget = Budget(need, move="use fewer images or a smaller size", fixed=True)
-        budget.check(f"n is {n} and size is {side}: the picture", (count, width, width))
+        budget.check(f"n is {n} and size is {side}: {what}", sides)
 
 
 def _columns(n: int) -> int:

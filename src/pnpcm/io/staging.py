@@ -38,8 +38,7 @@ def staging(folder: Path) -> Iterator[Path]:
         path = folder / f".pnpcm-{secrets.token_hex(8)}"
         with _held(path, wait=True) as held:
             if held:  # else another process removed it before it was locked
-                with writing(folder):
-                    yield path
+                yield path
                 return
 
 
@@ -59,9 +58,8 @@ def writing(path: Path) -> Iterator[None]:
         number = int(found[1])
         raise OSError(number, os.strerror(number), _seen(path)) from error
     except OSError as error:
-        named = error.filename if isinstance(error.filename, str) else ""
-        parts = Path(named).parts
-        if named and not any(map(NAME.fullmatch, parts)):
+        named = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
+        if named and not any(NAME.fullmatch(part) for name in named for part in Path(name).parts):
             raise
         number, what = error.errno or errno.EIO, error.strerror or str(error)
         raise OSError(number, what, _seen(path)) from error
@@ -128,7 +126,7 @@ def publish(
     pairs = list(zip(sources, targets, strict=True))
     for source, target in pairs:
         _check_loss(source, target, own)
-    with staging(folder) as aside:
+    with writing(folder), staging(folder) as aside:
         try:
             for path in (targets[-1], *(folder / name for name in stale)):
                 if os.path.lexists(path):

@@ -142,7 +142,7 @@ def _grid(size: tuple[int, int]) -> tuple[Tensor, Tensor]:
 
 
 # raw files in fastMRI's layout -------------------------------------------------------------------
-SLICE, SAMPLE = 120, 100
+SLICE, SAMPLE = 120, 60
 """Bytes of memory per pixel of a phantom, and per sample of the k-space of one slice."""
 HEADER = """<?xml version="1.0"?>
 <ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD"><encoding>
@@ -173,7 +173,8 @@ def is_simulated(path: Path) -> bool:
     begin = HEADER.partition("{")[0].encode()
     try:
         with opened(path, "HDF5") as file:
-            return bytes(dataset(path, file, "ismrmrd_header")[()]).startswith(begin)
+            header = dataset(path, file, "ismrmrd_header")[()]
+            return isinstance(header, bytes) and header.startswith(begin)
     except ArgumentError:
         return False
 

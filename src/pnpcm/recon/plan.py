@@ -270,7 +270,8 @@ def _fitted(prior: Prior, name: str, problem: Problem, options: Options, notes: 
 def _check_size(prior: Prior, name: str, size: tuple[int, ...]) -> None:
     """Refuse an image of another size than that of a prior for one size."""
     trained = getattr(getattr(prior, "network", None), "image_size", None)
-    any_size = getattr(getattr(prior, "prior", prior), "any_size", False)  # of a blend
+    inner = prior.prior if isinstance(prior, BlendedPrior) else prior
+    any_size = getattr(inner, "any_size", True)  # others take any, e.g. in tiles
     if trained is None or any_size or size in ((0, 0), (trained, trained)):
         return
     raise ShapeError(

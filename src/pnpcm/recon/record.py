@@ -249,7 +249,7 @@ def outcome(item: Item) -> Outcome:
     try:
         if not item.folder.is_dir():
             raise ArgumentError(f"{platform.node()} has no folder {item.folder} to read it from")
-        with chdir(item.folder), _folder(target.parent):
+        with chdir(item.folder), made_folder(target.parent):
             if item.wait:
                 item.work.watch(f"{path.name}, awaiting another process", 0, 0)
             with claim(target.parent, target.stem, wait=item.wait) as mine:
@@ -259,7 +259,7 @@ def outcome(item: Item) -> Outcome:
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[None]:
+def made_folder(path: Path) -> Iterator[None]:
     """The folder ``path``; after an error those that were made for it are removed, if empty."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
