@@ -163,7 +163,7 @@ class Display:
         say(text)
         self._turn(True)
 
-    def complain(self, message: str) -> None:
+    def warn(self, message: str) -> None:
         """Print a sentence about an input to stderr while no bar is shown."""
         self._turn(False)
         say(f"pnpcm: {message}", error=True)
@@ -182,7 +182,7 @@ class Display:
                 self.print(text_of(path))
             except Exception as error:  # one bad input must not end a run of thousands
                 failed += 1
-                self.complain(spelled(sentence(path, error)))
+                self.warn(spelled(sentence(path, error)))
             self.index += 1
             self._count()
         if failed:
@@ -203,7 +203,7 @@ class Display:
                 say(json_text(_line(outcome)))
             elif outcome.status in ("failed", "skipped"):
                 word = "skipped: " if outcome.status == "skipped" else ""
-                self.complain(word + spelled(outcome.message))
+                self.warn(word + spelled(outcome.message))
             else:
                 self._result(outcome)
             self.index += outcome.status != "skipped"

@@ -109,7 +109,7 @@ def restore(
         spelled = partial(shared.in_its_spelling, command=restore)
         if dry_run:
             for one in skipped:
-                display.complain(f"skipped: {one.message}")
+                display.warn(f"skipped: {one.message}")
             display.each(files, lambda path: json.dumps(job.plan(path), indent=2), spelled)
             return
         with display.connected(workers, scheduler) as client:
@@ -180,5 +180,5 @@ def simulate(
 
     with made_folder(out), Display("simulate", len(files)) as display:
         for one in skipped:
-            display.complain(f"skipped: {one.message}")
+            display.warn(f"skipped: {one.message}")
         display.each(files, degraded, partial(shared.in_its_spelling, command=simulate))
