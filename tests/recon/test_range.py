@@ -59,6 +59,7 @@ def test_an_image_on_0_to_1_does_not_pass_the_self_check(name: str) -> None:
     done = restore(y, OPERATORS[name], "gaussian", sigma_y=0.05)
     assert any("give 2 * y - 1" in warning for warning in done.check.warnings)
     assert not done.check.ok
+    assert done.check.verdict.endswith("but y seems to have another range")
     assert done.report().count("give 2 * y - 1") == 1
 
 

@@ -40,6 +40,7 @@ from pnpcm.recon.run import rounded, run, timed
 DEFAULT_PRIOR = "natural"
 NEED = 200
 """Bytes of memory per pixel of a restored image (``benchmarks/speed/big_restore.py``)."""
+OTHER_RANGE = "the result explains y as it was given, but y seems to have another range"
 SAMPLE = 36
 """Bytes per pixel of every further sample: three colours in float32, in up to three copies."""
 
@@ -131,6 +132,8 @@ def restore_with(
             noise_y=_noise_of_y(problem) if options.given_sigma_y else None,
             warnings=planned.warnings,
         )
+        if planned.warnings and judged.ratio <= judged.tolerance:
+            judged = replace(judged, verdict=OTHER_RANGE)
     several = options.samples > 1
     x = pictures.mean(0, keepdim=True) if several else pictures
     return Restoration(
