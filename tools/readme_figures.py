@@ -133,7 +133,7 @@ def mri(samples: int = 8, acceleration: int = 4, side: int = 192) -> dict[str, A
         "mean error": float(error.mean()),
         "mean spread": float(spread.mean()),
         "scores": volume.record["scores"],
-        "nfe": samples * len(volume.record["solver"]["sigmas"]),
+        "nfe": volume.record["nfe"],
         "seconds": volume.record["seconds"]["solve"],
         "fit": volume.record["check"]["fit"],
     }

@@ -10,6 +10,8 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
 from pnpcm.linalg import expand
 
+MOST_STEPS = 100_000
+"""Largest number of steps of a solver or a sampler."""
 Gamma = float | Tensor
 """Weight of a prox: one number, or one per image ``(B,)``."""
 

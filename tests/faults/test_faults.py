@@ -189,7 +189,7 @@ def test_a_full_disk_fails_with_a_sentence_and_leaves_nothing(
 
     def full(handle: int) -> None:
         calls.append(handle)
-        if len(calls) in (1, 4):  # the image of the first, the record of the second
+        if len(calls) in (1, 5):  # the image of the first, the record of the third
             raise OSError(errno.ENOSPC, "No space left on device")
         sync(handle)
 
@@ -198,9 +198,12 @@ def test_a_full_disk_fails_with_a_sentence_and_leaves_nothing(
     assert code == 1
     assert statuses(printed) == {"a": "failed", "b": "done", "c": "failed"}
     rows = [json.loads(line) for line in printed.splitlines()]
-    assert rows[0]["error"].endswith(
-        "a.png: No space left on device; free some space, or write to another disk"
-    )
+    files = ("a.denoise.png", "c.denoise.result.json")  # what could not be written
+    for row, file in zip((rows[0], rows[2]), files, strict=True):
+        assert row["error"] == (
+            f"{row['input']}: {inputs.parent / 'out' / file}: No space left on device; free some "
+            "space, or write to another disk"
+        )
     assert whole(inputs.parent / "out") == {"b"}
 
 

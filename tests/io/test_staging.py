@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from pnpcm.errors import ArgumentError
 from pnpcm.io import staging as module
 from pnpcm.io.files import save_tensors, write_atomically, write_text
-from pnpcm.io.staging import claim, publish, remove_leftovers, staging
+from pnpcm.io.staging import claim, publish, remove_leftovers, staging, writing
 
 HOLD = """
 import sys, time
@@ -47,6 +47,28 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 def hidden(folder: Path) -> list[Path]:
     return sorted(folder.glob(".pnpcm-*"))
+
+
+ERRORS = {
+    "without a file": OSError(errno.ENOSPC, "No space left on device"),
+    "without a number": OSError("9 requested and 2 written"),
+    "a copy": OSError(errno.ENOSPC, "x", "source", None, "out/.pnpcm-0123456789abcdef/a.png"),
+    "a hidden file": OSError(errno.ENOSPC, "x", "out/.pnpcm-0123456789abcdef/a.png"),
+    "HDF5": RuntimeError("unable to extend file, errno = 28, error message = 'No space left'"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_while_writing_names_the_output(name: str, tmp_path: Path) -> None:
+    def fail(temporary: Path) -> None:
+        raise ERRORS[name]
+
+    with pytest.raises(OSError, match=r"a\.png") as caught, staging(tmp_path) as inside:
+        write_atomically(inside / "a.png", fail)
+    assert caught.value.filename == str(tmp_path / "a.png")
+    assert caught.value.errno in (errno.ENOSPC, errno.EIO)
+    with pytest.raises(OSError, match=r"source\.png"), writing(tmp_path / "a.png"):
+        raise OSError(errno.ENOENT, "No such file", "source.png")  # another file keeps its name
 
 
 def test_only_what_no_process_holds_is_removed(tmp_path: Path) -> None:

@@ -198,6 +198,8 @@ def test_samples_have_mean_spread_and_one_of_them(tmp_path: Path) -> None:
     assert done.std is not None
     assert done.x.shape == done.std.shape == done.sample.shape == x.shape
     fewer = restore(measured.y, measured.task, sigma_y=0.05, samples=2, seed=7)
+    assert (done.result.nfe, fewer.result.nfe) == (5 * done.config.nfe, 2 * done.config.nfe)
+    assert f"{done.result.nfe} network evaluations\n" in done.report()
     assert float((fewer.sample - done.sample).abs().max()) < 1e-5  # the first is that of the seed
     assert float(done.std.mean()) > 1e-4
     written = done.save(tmp_path / "out.png")

@@ -43,12 +43,24 @@ def test_an_image_of_8_bits_is_refused(name: str) -> None:
         restore(y, OPERATORS[name], "gaussian", sigma_y="auto")
 
 
+@pytest.mark.parametrize("std", [10.0, 25.0, 100.0])
+def test_the_hint_for_8_bits_does_not_depend_on_noise(std: float) -> None:
+    y = (image() + 1) * 127.5
+    y = y + std * torch.randn(y.shape, generator=gen(2))
+    assert float(y.min()) < 0
+    assert float(y.max()) > 256
+    with pytest.raises(ArgumentError, match=r"y has values from -.* give y / 127.5 - 1"):
+        restore(y, Denoise(), "gaussian", sigma_y=std / 255)
+
+
 @pytest.mark.parametrize("name", OPERATORS)
-def test_an_image_on_0_to_1_gets_a_note(name: str) -> None:
+def test_an_image_on_0_to_1_does_not_pass_the_self_check(name: str) -> None:
     y = measured(name, (image() + 1) / 2)
     done = restore(y, OPERATORS[name], "gaussian", sigma_y=0.05)
-    assert any("give 2 * y - 1" in note for note in done.notes)
-    assert "give 2 * y - 1" in done.report()
+    assert any("give 2 * y - 1" in warning for warning in done.check.warnings)
+    assert not done.check.ok
+    assert done.check.verdict.endswith("but y seems to have another range")
+    assert done.report().count("give 2 * y - 1") == 1
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -58,7 +70,7 @@ def test_images_in_our_range_get_none_with_any_noise(name: str, sigma_y: float) 
     y = y + 2 * sigma_y * torch.randn(y.shape, generator=gen(2)) * (y != 0)
     for given in (sigma_y, "auto"):
         done = restore(y, OPERATORS[name], "gaussian", sigma_y=given)
-        assert not any("2 * y - 1" in note for note in done.notes)
+        assert "2 * y - 1" not in done.report()
 
 
 def test_an_operator_of_another_scale_is_not_judged() -> None:

@@ -172,6 +172,28 @@ def test_a_result_does_not_replace_an_input(tmp_path: Path) -> None:
     refused(r"output .*a\.h5 is an input; give another folder", Copy(), scan.parent, scan)
 
 
+def test_a_file_that_no_record_lists_is_not_replaced(tmp_path: Path) -> None:
+    source, out = put(tmp_path / "in" / "a[1].txt"), tmp_path / "out"
+    put(out / "a[1].txt", "of the user")
+    message = r"output .*out/a\[1\]\.txt exists, and no record says that it is a result of pnpcm"
+    refused(message, Copy(), out, source)
+    (out / "a[1].txt").unlink()
+    assert [one.status for one in run(Copy(), out, source)] == ["done"]
+    assert [one.status for one in run(Copy(), out, source)] == ["kept"]
+    put(out / "a[1]_std.png", "of the user")
+    refused(r"a\[1\]_std\.png exists, and no record", Copy(more=("_std.png",)), out, source)
+
+
+def test_a_file_of_a_killed_process_is_replaced(tmp_path: Path) -> None:
+    """Killed after the first rename: the record is still in the hidden folder."""
+    source, out = put(tmp_path / "in" / "a.txt"), tmp_path / "out"
+    run(Copy(), out, source)
+    hidden = out / ".pnpcm-0123456789abcdef"
+    hidden.mkdir()
+    (out / "a.result.json").rename(hidden / "a.result.json")
+    assert [one.status for one in run(Copy(), out, source)] == ["done"]
+
+
 # records of earlier runs ------------------------------------------------------------------------
 def publish(folder: Path, *names: str) -> None:
     """A new result "a" with these files."""

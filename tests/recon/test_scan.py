@@ -24,6 +24,7 @@ from pnpcm.operators import MultiCoilMRI
 from pnpcm.places import resolve
 from pnpcm.priors import StationaryGaussianPrior
 from pnpcm.recon import reconstruct
+from pnpcm.recon.scan import volume_report
 from pnpcm.transforms import fft2c, ifft2c
 
 h5py = pytest.importorskip("h5py")
@@ -197,6 +198,9 @@ def test_samples_have_a_mean_and_a_spread(raw: Path) -> None:
     )
     assert volume.std is not None
     assert float(volume.std.max()) > 0
+    nfe = 3 * len(volume.record["solver"]["sigmas"])
+    assert volume.record["nfe"] == nfe
+    assert f"{nfe} network evaluations per slice, prior" in volume_report(volume)
 
 
 def test_refusals() -> None:

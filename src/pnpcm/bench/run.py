@@ -308,8 +308,8 @@ def _solve(job: Job, measured: Measurement) -> tuple[dict[str, Any], dict[str, b
     config = done.plan.config.to_dict()
     saved = {
         "scores": score(done.x.cpu(), job.x, job.metrics, job.measured),
-        "nfe": done.result.nfe * wanted.samples,
-        "vjps": done.result.vjps * wanted.samples,
+        "nfe": done.result.nfe,
+        "vjps": done.result.vjps,
         "seconds": {k: round(v, 4) for k, v in done.seconds.items()},
         "memory": _memory(),
         "residual": done.check.ratio,

@@ -19,6 +19,7 @@ from pnpcm import __version__
 from pnpcm.cli.app import app as app_command
 from pnpcm.cli.bench import INTERRUPTED, bench
 from pnpcm.cli.compare import compare
+from pnpcm.cli.display import replace_unencodable, say
 from pnpcm.cli.doctor import doctor
 from pnpcm.cli.mri import mri, simulate_mri
 from pnpcm.cli.photo import restore, simulate
@@ -30,6 +31,8 @@ from pnpcm.cli.tune import tune
 from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.names import OPERATOR_NAMES
 
+NEED = 200
+"""Bytes of memory per value of the images of ``pnpcm check``."""
 app = typer.Typer(
     name="pnpcm",
     help="Reconstruct images from degraded measurements in 2 to 8 network evaluations (PnP-CM).\n\n"
@@ -56,7 +59,7 @@ app.add_typer(priors)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"pnpcm {__version__}")
+        say(f"pnpcm {__version__}")
         raise typer.Exit
 
 
@@ -97,7 +100,7 @@ def demo(
     console.print(table)
     if not available():
         console.print(f"LPIPS: {PIP_LINE}")
-    console.print(f"images: {out}/overview.png, table: {out}/table.md, all: {out}/results.json")
+    say(f"images: {out}/overview.png, table: {out}/table.md, all: {out}/results.json")
 
 
 @app.command()
@@ -110,7 +113,7 @@ def presets(
     if name is not None:
         preset = PRESETS[name]
         content = {key: value for key, value in vars(preset).items() if key != "solver"}
-        print(json.dumps(content | {"solver": preset.solver.to_dict()}, indent=2))
+        say(json.dumps(content | {"solver": preset.solver.to_dict()}, indent=2))
         return
     from rich.console import Console
     from rich.table import Table
@@ -144,15 +147,19 @@ def check(
     """
     import torch
 
+    from pnpcm.io.reading import Budget
     from pnpcm.laws import check_operator
     from pnpcm.problems.choice import import_operator
 
     generator = torch.Generator().manual_seed(seed)
     x = None
     if shape is not None:
-        x = torch.rand((2, *_sides(shape)), generator=generator) * 2 - 1
+        sides = (2, *_sides(shape))
+        budget = Budget(NEED, move="give a smaller shape", fixed=True)
+        budget.check(f"shape is {shape!r}: a pair of images", sides, "values")
+        x = torch.rand(sides, generator=generator) * 2 - 1
     report = check_operator(import_operator(operator), x, generator=generator)
-    print(report)
+    say(report)
     raise typer.Exit(0 if report.ok else 1)
 
 
@@ -174,6 +181,7 @@ def main() -> None:
     """
     # idle OpenMP threads sleep instead of spinning: four times faster beside another busy process
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    replace_unencodable()
     with _term_as_interrupt() as terminated:
         try:
             app()
@@ -183,10 +191,11 @@ def main() -> None:
             # typer turns KeyboardInterrupt into this code; a command that caught it has told
             if isinstance(getattr(ended.__context__, "__cause__", None), KeyboardInterrupt):
                 what = "SIGTERM" if terminated else "Ctrl-C"
-                print(f"pnpcm: stopped by {what}; finished results are complete", file=sys.stderr)
+                say(f"pnpcm: stopped by {what}; finished results are complete", error=True)
             sys.exit(128 + signal.SIGTERM if terminated else INTERRUPTED)
         except (PnPCMError, OSError, sqlite3.Error) as error:
-            print(f"pnpcm: {in_its_spelling(in_words(error), _called())}", file=sys.stderr)
+            words = " ".join(in_words(error).split())
+            say(f"pnpcm: {in_its_spelling(words, _called())}", error=True)
             sys.exit(2)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pnpcm.cli.display import starting
+from pnpcm.cli.display import say, starting
 
 
 def app(
@@ -33,4 +33,4 @@ def app(
         from pnpcm.app.work import Limits
 
         limits = Limits(max_pixels=max_pixels, queue=queue)
-    serve(host, port, limits, lambda page: print(f"{page} (Ctrl-C ends the app)", flush=True))
+    serve(host, port, limits, lambda page: say(f"{page} (Ctrl-C ends the app)"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pnpcm.cli import shared
-from pnpcm.cli.display import starting
+from pnpcm.cli.display import say, starting
 from pnpcm.errors import ArgumentError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def bench(
     if expect is not None and not expect.parent.is_dir():
         raise ArgumentError(f"expect is {expect}, but {expect.parent} is not a folder")
     if dry_run:
-        print(estimate(wanted, out, limit=limit, only=patterns, shard=shard))
+        say(estimate(wanted, out, limit=limit, only=patterns, shard=shard))
         return
     try:
         with connect(workers, scheduler) as client, progress_bar() as watch:
@@ -86,9 +85,9 @@ def bench(
                 wanted, out, limit=limit, only=patterns, shard=shard, client=client, watch=watch
             )
     except KeyboardInterrupt:
-        print(
+        say(
             f"pnpcm: stopped; finished rows are in {out}, the same command continues",
-            file=sys.stderr,
+            error=True,
         )
         raise typer.Exit(INTERRUPTED) from None
     rows = finished(wanted, store, limit=limit, only=patterns)
@@ -97,14 +96,14 @@ def bench(
         write_report(store, out, wanted.to_dict())
     if shard is not None:
         total = sum(1 for _ in planned(wanted, limit=limit, only=patterns))
-        print(f"{len(rows)} of {total} rows of the spec are in the store")
-    print(f"results: {out}")
+        say(f"{len(rows)} of {total} rows of the spec are in the store")
+    say(f"results: {out}")
     if expect is not None:
         words = ["pnpcm", "bench", str(spec), "--out", str(out), "--expect", str(expect)]
         words += ["--limit", str(limit)] if limit is not None else []
         words += [word for pattern in patterns for word in ("--only", pattern)]
         write_expected(expect, expected_of(wanted.name, rows), shlex.join(words))
-        print(f"expected means: {expect}")
+        say(f"expected means: {expect}")
     if expected is not None:
         _compare(rows, expected)
 
@@ -115,9 +114,9 @@ def write_report(store: Store, out: Path, spec: dict[str, Any]) -> None:
 
     try:
         page, *_ = report(store, out, spec=spec)
-        print(f"report: {page}")
+        say(f"report: {page}")
     except MissingExtraError as error:
-        print(f"no report: {error}")
+        say(f"no report: {error}")
 
 
 @contextmanager
@@ -173,7 +172,7 @@ def _lines() -> Any:
             text += f", {progress.failed} failed"
         if 0 < progress.done < progress.total:
             text += f", {duration(progress.remaining)} remain"
-        print(text, file=sys.stderr, flush=True)
+        say(text, error=True)
 
     return show
 
@@ -214,7 +213,7 @@ def _print_table(spec: Spec, rows: list[dict[str, Any]]) -> None:
     console.print(table)
     for reason, names in _failures(rows).items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        print(f"failed: {', '.join(names[:3])}{more}: {reason}")
+        say(f"failed: {', '.join(names[:3])}{more}: {reason}")
 
 
 def _failures(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -241,10 +240,10 @@ def _compare(rows: list[dict[str, Any]], expected: Expected) -> None:
     compared = verify(rows, expected)
     for one in compared:
         if not one.ok or one.share is None:
-            print(f"{'verify' if one.ok else 'outside'}: {one.message}")
+            say(f"{'verify' if one.ok else 'outside'}: {one.message}")
     outside = sum(not one.ok for one in compared)
     largest = max((one.share for one in compared if one.share is not None and one.ok), default=0.0)
-    print(
+    say(
         f"verify: {len(compared) - outside} of {len(compared)} comparisons within their tolerance "
         f"(largest difference {100 * largest:.0f} % of it), {outside} outside"
     )

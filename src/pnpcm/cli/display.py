@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -13,10 +16,46 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from pnpcm.names import count_of
+from pnpcm.names import count_of, printable
 
 if TYPE_CHECKING:
     from pnpcm.recon.record import Outcome
+
+
+def say(text: object, *, error: bool = False) -> None:
+    """Print ``text`` to stdout or stderr, where names of files cannot control the terminal."""
+    stream = sys.stderr if error else sys.stdout
+    print(*map(printable, str(text).split("\n")), sep="\n", file=stream, flush=True)
+
+
+def json_text(content: Any, *, indent: int | None = None) -> str:
+    """``content`` as JSON, in ASCII unless stdout is UTF-8, without control characters."""
+    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    text = json.dumps(content, indent=indent, ensure_ascii=plain)
+    return re.sub(
+        "[\x7f-\uffff]",
+        lambda c: c[0] if printable(c[0]) == c[0] else f"\\u{ord(c[0]):04x}",
+        text,
+    )
+
+
+PLAIN = {"×": "x", "·": "-", "–": "-", "−": "-", "∞": "inf", "≥": ">=", "≤": "<=", "≈": "~"}
+PLAIN |= {"…": "...", "→": "->", "‖": "|", "σ": "sigma", "ρ": "rho", "δ": "delta", "μ": "mu"}
+"""What is printed on terminals without these characters; for others a question mark."""
+
+
+def replace_unencodable() -> None:
+    """Print replacements for characters that the encoding of stdout or stderr does not have."""
+
+    def replaced(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)
+        text = error.object[error.start : error.end]
+        return "".join(PLAIN.get(c, "?") for c in text), error.end
+
+    codecs.register_error("pnpcm", replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="pnpcm")
 
 
 @contextmanager
@@ -80,7 +119,7 @@ class Display:
 
     def __call__(self, what: str, done: float = 0, total: int = 0) -> None:
         """Show ``what`` is done now, and ``done`` of its ``total`` parts (0: unknown)."""
-        text = what
+        text = what = printable(what)
         if total:
             text += f" {min(int(done) + 1, total)} of {total}"
             if not (self.live or self.as_json) and self._announced < self.index:
@@ -121,8 +160,33 @@ class Display:
     def print(self, text: str) -> None:
         """Print ``text`` to stdout while no bar is shown."""
         self._turn(False)
-        print(text, flush=True)
+        say(text)
         self._turn(True)
+
+    def warn(self, message: str) -> None:
+        """Print a sentence about an input to stderr while no bar is shown."""
+        self._turn(False)
+        say(f"pnpcm: {message}", error=True)
+        self._turn(self.index < self.count)
+
+    def each(
+        self, inputs: Sequence[Path], text_of: Callable[[Path], str], spelled: Callable[[str], str]
+    ) -> None:
+        """Print the text of each input, a sentence for those that fail; exit as :meth:`show`."""
+        from pnpcm.recon.record import check_input, sentence
+
+        failed = 0
+        for path in inputs:
+            try:
+                check_input(path)
+                self.print(text_of(path))
+            except Exception as error:  # one bad input must not end a run of thousands
+                failed += 1
+                self.warn(spelled(sentence(path, error)))
+            self.index += 1
+            self._count()
+        if failed:
+            raise typer.Exit(2 if self.count == 1 else 1)
 
     def show(self, outcomes: Iterable[Outcome], spelled: Callable[[str], str]) -> None:
         """Print one line (or JSON object) per outcome; exit with 1 or 2 on failures.
@@ -136,10 +200,10 @@ class Display:
             statuses.append(outcome.status)
             folders |= {path.parent for path in outcome.outputs}
             if self.as_json:
-                print(json.dumps(_line(outcome), ensure_ascii=False), flush=True)
+                say(json_text(_line(outcome)))
             elif outcome.status in ("failed", "skipped"):
                 word = "skipped: " if outcome.status == "skipped" else ""
-                print(f"pnpcm: {word}{spelled(outcome.message)}", file=sys.stderr, flush=True)
+                self.warn(word + spelled(outcome.message))
             else:
                 self._result(outcome)
             self.index += outcome.status != "skipped"
@@ -149,7 +213,7 @@ class Display:
             words = ("done", "kept", "failed", "skipped")
             counts = [f"{statuses.count(w)} {w}" for w in words if w in statuses]
             place = f"; results in {os.path.commonpath(folders)}" if folders else ""
-            print(", ".join(counts) + place)
+            say(", ".join(counts) + place)
         if "failed" in statuses:
             raise typer.Exit(2 if self.count == 1 else 1)
 
@@ -160,8 +224,8 @@ class Display:
             verdict = "; ".join([check.get("verdict", ""), *check.get("warnings", [])])
             line = f"{outcome.input} · {verdict} · {line}"
         elif outcome.message:
-            print(outcome.message)
-        print(line, flush=True)
+            say(outcome.message)
+        say(line.replace("\n", "\\n"))
 
 
 def _line(outcome: Outcome) -> dict[str, Any]:

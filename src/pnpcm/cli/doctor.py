@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
+
+from pnpcm.cli.display import json_text, say
 
 
 def doctor(
@@ -20,11 +21,11 @@ def doctor(
 
     if as_json:
         content = summary(examine())
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        say(json_text(content, indent=2))
         raise typer.Exit(0 if content["ok"] else 1)
     broken = 0
     for finding in examine():
-        print(finding, flush=True)
+        say(finding)
         broken += finding.status == BROKEN
-    print("nothing is broken" if not broken else f"{broken} broken: see above")
+    say("nothing is broken" if not broken else f"{broken} broken: see above")
     raise typer.Exit(1 if broken else 0)

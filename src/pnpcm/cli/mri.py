@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pnpcm.cli import shared
-from pnpcm.cli.display import Display
+from pnpcm.cli.display import Display, say
 from pnpcm.errors import ArgumentError
 from pnpcm.names import count_of
 
@@ -172,8 +172,8 @@ def mri(
             watch=display,
         )
         if dry_run:
-            for path in files:
-                display.print(json.dumps(job.plan(path), indent=2))
+            spelled = partial(shared.in_its_spelling, command=mri)
+            display.each(files, lambda path: json.dumps(job.plan(path), indent=2), spelled)
             return
         targets = scan_targets(files, out)
         with display.connected(workers, scheduler) as client:
@@ -243,8 +243,9 @@ def simulate_mri(
     import torch
 
     from pnpcm.mri.masks import MaskChoice
-    from pnpcm.mri.simulate import phantoms, write_simulated
+    from pnpcm.mri.simulate import is_simulated, phantoms, write_simulated
 
+    shared.check_output(out, is_simulated, "a scan of pnpcm simulate-mri")
     if images is None:
         magnitude = phantoms(slices, _sides("size", size))
     else:
@@ -263,4 +264,4 @@ def simulate_mri(
         )
     write_simulated(out, magnitude, n_coils=coils, noise_std=noise, mask=drawn, seed=seed)
     number = f"{count_of(len(magnitude), 'slice')} of {shape[0]}×{shape[1]}"
-    print(f"written: {out}, {number}, {count_of(coils, 'coil')}")
+    say(f"written: {out}, {number}, {count_of(coils, 'coil')}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import os
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -106,13 +106,14 @@ def restore(
         priors = Priors(options.prior or DEFAULT_PRIOR, options.device, display.loading)
         job = PhotoJob(choice, options, priors, format, reference, compare, max_pixels, display)
         targets = photo_targets(found, [job.task(path) for path in files], out, format)
+        spelled = partial(shared.in_its_spelling, command=restore)
         if dry_run:
-            for path in files:
-                display.print(json.dumps(job.plan(path), indent=2))
+            for one in skipped:
+                display.warn(f"skipped: {one.message}")
+            display.each(files, lambda path: json.dumps(job.plan(path), indent=2), spelled)
             return
         with display.connected(workers, scheduler) as client:
-            outcomes = chain(skipped, process(files, targets, job, client))
-            display.show(outcomes, partial(shared.in_its_spelling, command=restore))
+            display.show(chain(skipped, process(files, targets, job, client)), spelled)
 
 
 @shared.takes(values=shared.task_values)
@@ -136,14 +137,18 @@ def simulate(
     max_pixels: shared.MaxPixels = None,
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("out/measured"),
 ) -> None:
-    """Degrade clean images: NAME.npz holds y, operator and noise level, NAME.png shows y."""
+    """Degrade clean images: NAME.npz holds y, operator and noise level, NAME.png shows y.
+
+    Exit code 0: all done, 1: some failed, 2: bad input.
+    """
     from pnpcm.io.files import save_picture, to_picture
     from pnpcm.io.photos import SUFFIXES, read_photo
     from pnpcm.problems.choice import hole_mask
-    from pnpcm.problems.measurement import preview, write_measurement
+    from pnpcm.problems.measurement import is_measurement, preview, write_measurement
     from pnpcm.problems.measurement import simulate as degrade
     from pnpcm.recon.inputs import distinct, find_inputs
     from pnpcm.recon.photo import NEED
+    from pnpcm.recon.record import made_folder
 
     level = shared.added_noise(sigma_y)
     if boundary is not None:
@@ -154,17 +159,26 @@ def simulate(
         raise ArgumentError("--task jpeg needs --quality (1…100)")
     wanted = shared.simulated_task(task, values, missing)
     found, skipped = find_inputs(inputs, SUFFIXES, mask=mask)
-    for one in skipped:
-        print(f"pnpcm: skipped: {one.message}", file=sys.stderr)
-    if out.resolve() in {one.path.resolve().parent for one in found}:
+    files = [one.path for one in found]
+    if os.path.realpath(out) in {os.path.dirname(os.path.realpath(path)) for path in files}:
         raise ArgumentError(f"out is {out}, the folder of an input, which NAME.png would replace")
-    out.mkdir(parents=True, exist_ok=True)
-    for i, (source, name) in enumerate(zip(found, distinct(found), strict=True)):
-        x = read_photo(source.path, max_pixels=max_pixels, need=NEED).x
-        measured = degrade(x, wanted, level, seed=seed + i)
-        target = out / f"{name}.npz"
+    names = dict(zip(files, distinct(found), strict=True))
+    seeds = {path: seed + i for i, path in enumerate(files)}
+
+    def degraded(path: Path) -> str:
+        target = out / f"{names[path]}.npz"
+        shown = target.with_name(f"{names[path]}.png")
+        shared.check_output(target, is_measurement, "a measurement of pnpcm simulate")
+        shared.check_output(shown, lambda _: target.exists(), f"the picture of {target}")
+        x = read_photo(path, max_pixels=max_pixels, need=NEED).x
+        measured = degrade(x, wanted, level, seed=seeds[path])
         write_measurement(target, measured)
         picture = preview(measured)
         if picture is not None and task != "phase-retrieval":
-            save_picture(out / f"{name}.png", to_picture(picture))
-        print(f"{target}: {measured.task.name}, sigma_y = {level:g}")
+            save_picture(shown, to_picture(picture))
+        return f"{target}: {measured.task.name}, sigma_y = {level:g}"
+
+    with made_folder(out), Display("simulate", len(files)) as display:
+        for one in skipped:
+            display.warn(f"skipped: {one.message}")
+        display.each(files, degraded, partial(shared.in_its_spelling, command=simulate))

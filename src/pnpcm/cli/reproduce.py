@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 
 from pnpcm.cli import shared
 from pnpcm.cli.bench import INTERRUPTED, progress_bar, write_report
-from pnpcm.cli.display import starting
+from pnpcm.cli.display import say, starting
 
 
 def reproduce(
@@ -81,21 +80,21 @@ def reproduce(
     limit = FEW if limit is None and prior is None else limit
     if dry_run:
         for spec in wanted:
-            print(f"{spec.name}: {estimate(spec, out, limit=limit)}")
+            say(f"{spec.name}: {estimate(spec, out, limit=limit)}")
         return
     if table in ("theorem", "all"):
-        print(write_theorem(out, prior=prior, data=data))
+        say(write_theorem(out, prior=prior, data=data))
     if table == "theorem":
-        print(f"results: {out}")
+        say(f"results: {out}")
         return
     try:
         with connect(workers, scheduler) as client:
             for number, spec in enumerate(wanted):
-                print(f"{spec.name} ({number + 1} of {len(wanted)})", file=sys.stderr, flush=True)
+                say(f"{spec.name} ({number + 1} of {len(wanted)})", error=True)
                 with progress_bar() as watch:
                     bench(spec, out, limit=limit, client=client, watch=watch)
     except KeyboardInterrupt:
-        print(f"pnpcm: stopped; rows are in {out}, the same command continues", file=sys.stderr)
+        say(f"pnpcm: stopped; rows are in {out}, the same command continues", error=True)
         raise typer.Exit(INTERRUPTED) from None
     store = Store(out)
     rows = list(store.rows())
@@ -107,7 +106,7 @@ def reproduce(
             head = f"Ours / paper, {count}. Ours: {words}.\n\n"
             text = head + markdown(name, cells, used)
             write_text(out / f"{name}.md", text)
-            print(text)
+            say(text)
     if rows:
         write_report(store, out, merged(table, wanted))
-    print(f"results: {out}")
+    say(f"results: {out}")

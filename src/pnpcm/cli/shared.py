@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable
 from functools import wraps
@@ -276,6 +277,14 @@ def read_array(name: str, path: Path) -> Any:
 
     budget = Budget(arrays.NUMBER)
     return arrays.read_array(path, budget, format=f"the .npy file of --{name}")
+
+
+def check_output(path: Path, own: Callable[[Path], bool], what: str, move: str = "") -> None:
+    """Refuse to replace a file that is not ``own``, an earlier output of the same command."""
+    if os.path.lexists(path) and not own(path):
+        raise ArgumentError(
+            f"output {path} exists and is not {what}; rename it, or give another output{move}"
+        )
 
 
 OTHERWISE = {

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pnpcm.cli.display import say
 from pnpcm.errors import ArgumentError
 from pnpcm.names import METHOD_NAMES
 
@@ -54,9 +55,9 @@ def train(
     seconds = _seconds(max_time)
     plan = read_recipe(recipe, method, given)
     if dry_run:
-        print(estimate(plan))
+        say(estimate(plan))
         return
-    print(f"done: {run(plan, recipe.parent, max_seconds=seconds)}")
+    say(f"done: {run(plan, recipe.parent, max_seconds=seconds)}")
 
 
 def _seconds(text: str | None) -> float | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pnpcm.cli import shared
+from pnpcm.cli.display import say
 from pnpcm.errors import ArgumentError
 
 
@@ -95,8 +96,8 @@ def tune(
     write_json(out, found.preset.to_dict())
     picture_of_search(found.study, out.with_suffix(".png"))
     before = "" if found.score_before is None else f", {found.score_before:.3f} before"
-    print(f"best {metric} {found.score:.3f}{before}, {found.trials} trials")
-    print(f"preset: {out}, search: {out.with_suffix('.png')}")
+    say(f"best {metric} {found.score:.3f}{before}, {found.trials} trials")
+    say(f"preset: {out}, search: {out.with_suffix('.png')}")
 
 
 def _crops(data: Path, count: int, size: int, prior: Any) -> Any:

@@ -18,7 +18,7 @@ from torch import Tensor
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.pictures import NEED, decoded
 from pnpcm.io.reading import Budget, reading
-from pnpcm.io.staging import staging
+from pnpcm.io.staging import staging, writing
 
 Picture = Image.Image
 
@@ -29,9 +29,10 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise ArgumentError(f"path is {path}, but {path.parent} is not a folder; create it first")
     with staging(path.parent) as folder:
         temporary = folder / path.name
-        write(temporary)
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())  # else a rename can reach the disk before the content
+        with writing(path):
+            write(temporary)
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())  # else a rename can reach the disk before the content
         os.replace(temporary, path)
 
 

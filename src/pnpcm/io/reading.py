@@ -110,15 +110,17 @@ def memory() -> int:
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest number of pixels of an image, or of samples of a scan, that is read.
+    """The largest number of pixels of an image, or of samples of a scan, that is read or made.
 
     ``need``: bytes that the work on one pixel takes, from which the number follows by default.
     ``max_pixels``: the number itself, if the user gave one. ``move``: what the user can do.
+    ``fixed``: whether the user cannot give the number.
     """
 
     need: int
     max_pixels: int | None = None
     move: str = "use a smaller file"
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         if self.max_pixels is not None and self.max_pixels < 1:
@@ -135,7 +137,8 @@ class Budget:
         if count <= self.pixels:
             return
         why = "max_pixels" if self.max_pixels else f"the {memory() / 2**30:.3g} GiB of memory here"
+        more = "" if self.fixed else f", or raise the limit with max_pixels={count}"
         raise ArgumentError(
             f"{path} has {'×'.join(map(str, sides))} = {count} {what}, more than the {self.pixels} "
-            f"that {why} allows; {self.move}, or raise the limit with max_pixels={count}"
+            f"that {why} allows; {self.move}{more}"
         )

@@ -43,6 +43,34 @@ def staging(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An error of the system while ``path`` is written names it, unless it names another file.
+
+    Libraries report a full disk without the file, HDF5 only in words; a hidden folder says nothing
+    to a user.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        found = re.search(r"errno = (\d+)", str(error))
+        if found is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), _seen(path)) from error
+    except OSError as error:
+        named = [name for name in (error.filename, error.filename2) if isinstance(name, str)]
+        if named and not any(NAME.fullmatch(part) for name in named for part in Path(name).parts):
+            raise
+        number, what = error.errno or errno.EIO, error.strerror or str(error)
+        raise OSError(number, what, _seen(path)) from error
+
+
+def _seen(path: Path) -> str:
+    """``path`` without hidden folders of ours."""
+    return str(Path(*(part for part in path.parts if not NAME.fullmatch(part))))
+
+
+@contextmanager
 def claim(folder: Path, name: str, *, wait: bool = False) -> Iterator[bool]:
     """Whether this process has the result ``name`` in ``folder`` for itself, until the end.
 
@@ -98,7 +126,7 @@ def publish(
     pairs = list(zip(sources, targets, strict=True))
     for source, target in pairs:
         _check_loss(source, target, own)
-    with staging(folder) as aside:
+    with writing(folder), staging(folder) as aside:
         try:
             for path in (targets[-1], *(folder / name for name in stale)):
                 if os.path.lexists(path):

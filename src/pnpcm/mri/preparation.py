@@ -207,7 +207,7 @@ class Preparation:
     def _virtual_coils(self, kspace: Tensor) -> Tensor:
         if self._whitening is not None:
             kspace = mix(kspace, self._whitening)
-        if self.options.n_coils is not None and self.options.n_coils < kspace.shape[1]:
+        if self.options.n_coils not in (None, kspace.shape[1]):
             if self._compression is None:
                 self._compression = compression(kspace, self.options.n_coils)
                 self._notes.append(

@@ -13,6 +13,8 @@ from torch import Tensor
 from pnpcm.arguments import check_number
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError
 from pnpcm.io.files import write_atomically
+from pnpcm.io.hdf5 import dataset, opened
+from pnpcm.io.reading import Budget
 from pnpcm.linalg import to_channels
 from pnpcm.mri.scan import Size
 from pnpcm.rng import randn
@@ -140,6 +142,8 @@ def _grid(size: tuple[int, int]) -> tuple[Tensor, Tensor]:
 
 
 # raw files in fastMRI's layout -------------------------------------------------------------------
+SLICE, SAMPLE = 120, 60
+"""Bytes of memory per pixel of a phantom, and per sample of the k-space of one slice."""
 HEADER = """<?xml version="1.0"?>
 <ismrmrdHeader xmlns="http://www.ismrm.org/ISMRMRD"><encoding>
 <trajectory>cartesian</trajectory>
@@ -157,8 +161,22 @@ def phantoms(n_slices: int, size: Size) -> Tensor:
     """A head of ``n`` slices ``(n, H, W)``: the phantom, smaller towards both ends."""
     if n_slices < 1:
         raise ArgumentError(f"n_slices must be at least 1, got {n_slices}")
+    Budget(SLICE, move="use fewer slices or a smaller size", fixed=True).check(
+        f"n_slices is {n_slices} and size is {size[0]}×{size[1]}: the phantom", (n_slices, *size)
+    )
     places = [(k + 0.5) / n_slices * 1.6 - 0.8 for k in range(n_slices)]
     return torch.stack([phantom(size, zoom=math.sqrt(1 - z * z)) for z in places])
+
+
+def is_simulated(path: Path) -> bool:
+    """Whether a file is one of :func:`write_simulated`, judged by its header."""
+    begin = HEADER.partition("{")[0].encode()
+    try:
+        with opened(path, "HDF5") as file:
+            header = dataset(path, file, "ismrmrd_header")[()]
+            return isinstance(header, bytes) and header.startswith(begin)
+    except ArgumentError:
+        return False
 
 
 def write_simulated(
@@ -184,6 +202,11 @@ def write_simulated(
         raise MissingExtraError("writing .h5 needs h5py; pip install 'pnpcm[mri]'") from error
     n, height, width = magnitude.shape
     readout = 2 * height
+    Budget(SAMPLE, move="use fewer coils or a smaller size", fixed=True).check(
+        f"n_coils is {n_coils}: one slice",
+        (n_coils, max(readout * width, n_coils)),
+        "samples",
+    )
     header = HEADER.format(
         readout=readout,
         height=height,

@@ -103,6 +103,15 @@ def read_measurement(
     return measured
 
 
+def is_measurement(path: Path) -> bool:
+    """Whether a file is one of :func:`write_measurement`, judged by the names of its arrays."""
+    try:
+        with opened_npz(path, "a measurement file", Budget(NEED)) as file:
+            return {"pnpcm", "y"} <= {*file.names}
+    except ArgumentError:
+        return False
+
+
 def preview(measurement: Measurement) -> Tensor | None:
     """``y`` as an image ``(C, H, W)``; None if it is not an image."""
     y = measurement.y

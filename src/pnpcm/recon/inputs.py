@@ -11,7 +11,8 @@ from pathlib import Path
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.photos import ONLY_IMAGES, SUFFIXES, UNREADABLE, unreadable
-from pnpcm.recon.record import RECORD, Outcome, printable, read_record, record_path
+from pnpcm.names import printable
+from pnpcm.recon.record import RECORD, Outcome, read_record, record_path
 
 FORMATS = {
     "png": (".png",),
@@ -50,9 +51,7 @@ def find_inputs(
     found: dict[Path, Input] = {}
     skipped: dict[Path, Outcome] = {}
     for path in given:
-        if not path.exists():
-            raise ArgumentError(f"input {path} does not exist; check the path")
-        if not path.is_dir():
+        if not path.is_dir():  # files that do not exist fail later
             found.setdefault(path, Input(path))
             continue
         files = _files(path, bool(recursive))

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pnpcm.arguments import check_name
+from pnpcm.arguments import MOST_STEPS, check_name
 from pnpcm.baselines import BASELINES
 from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError, UnknownNameError
@@ -24,7 +24,7 @@ from pnpcm.solvers.config import RULES
 AIMS = {"fidelity": 0.0, "perception": 1.0}
 TILE = 640
 LIMITS = {
-    "steps": (1, 100_000),
+    "steps": (1, MOST_STEPS),
     "samples": (1, 100_000),
     "tile": (1, math.inf),
     "halo": (0, math.inf),

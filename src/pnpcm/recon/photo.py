@@ -40,6 +40,7 @@ from pnpcm.recon.run import rounded, run, timed
 DEFAULT_PRIOR = "natural"
 NEED = 200
 """Bytes of memory per pixel of a restored image (``benchmarks/speed/big_restore.py``)."""
+OTHER_RANGE = "the result explains y as it was given, but y seems to have another range"
 SAMPLE = 36
 """Bytes per pixel of every further sample: three colours in float32, in up to three copies."""
 
@@ -129,7 +130,10 @@ def restore_with(
             clamped=traits.clamp,
             sigma_y=planned.sigma_y,
             noise_y=_noise_of_y(problem) if options.given_sigma_y else None,
+            warnings=planned.warnings,
         )
+        if planned.warnings and judged.ratio <= judged.tolerance:
+            judged = replace(judged, verdict=OTHER_RANGE)
     several = options.samples > 1
     x = pictures.mean(0, keepdim=True) if several else pictures
     return Restoration(
@@ -174,12 +178,12 @@ def plan_photo(
         raise ArgumentError(
             f"samples is {options.samples} for {len(problem.y)} images; give 1, or a single y"
         )
-    note = None if from_file else range_note(problem, options.given_sigma_y)
+    warning = None if from_file else range_warning(problem, options.given_sigma_y)
     planned = plan(task, problem, options, priors)
-    return planned if note is None else replace(planned, notes=(note, *planned.notes)), problem
+    return planned if warning is None else replace(planned, warnings=(warning,)), problem
 
 
-def range_note(problem: Problem, sigma_y: float | None) -> str | None:
+def range_warning(problem: Problem, sigma_y: float | None) -> str | None:
     """A sentence if y seems to be in [0, 1] instead of [-1, 1]; an error if it must be.
 
     Judged are measurements that are images: A maps white (1) to about 1. The mean of an image in
@@ -195,9 +199,10 @@ def range_note(problem: Problem, sigma_y: float | None) -> str | None:
     low, high, mean = float(known.min()), float(known.max()), float(known.mean())
     spread = math.inf if sigma_y is None else 1.5 + 12 * sigma_y
     if abs(mean) > 1.5 or max(-low, high) > spread or (low >= 0 and high > 3):
+        is_8_bit = high > 3 and (1.5 < mean <= 256 or (low >= 0 and high <= 256))
         raise ArgumentError(
             f"y has values from {low:.3g} to {high:.3g}, expected an image in [-1, 1]"
-            + ("; give y / 127.5 - 1" if 3 < high <= 256 and low >= 0 else "; rescale it")
+            + ("; give y / 127.5 - 1" if is_8_bit else "; rescale it")
         )
     inside = float(((known >= -0.05) & (known <= 1.05)).float().mean())
     if inside < 0.98 or high - low < 0.2:

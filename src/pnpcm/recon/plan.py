@@ -13,7 +13,7 @@ import torch
 
 from pnpcm import __version__, catalogue
 from pnpcm.core import Config, Prior
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.metrics.noise_level import estimate_noise_std, noise_profile
 from pnpcm.operators.traits import traits_of
 from pnpcm.priors import BlendedPrior, GreyPrior, TiledPrior
@@ -130,6 +130,8 @@ class Plan:
     sigma_y_from: str
     options: Options
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """Sentences about y for the self-check."""
 
     def to_dict(self) -> dict[str, Any]:
         """The part of the record that is known before the run."""
@@ -175,7 +177,7 @@ def plan(
             f"method {method} cannot serve {type(problem.operator).__name__}: {reason}"
         )
     if prior is not None:
-        prior = _fitted(prior, problem, options, notes)
+        prior = _fitted(prior, priors.name, problem, options, notes)
     return Plan(
         method=method,
         method_from=method_from,
@@ -246,13 +248,14 @@ def _not_white(problem: Problem, sigma_y: float, notes: list[str]) -> float:
     return sigma_y
 
 
-def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) -> Prior:
+def _fitted(prior: Prior, name: str, problem: Problem, options: Options, notes: list[str]) -> Prior:
     """The prior adapted to the problem: grey images through RGB, large images in tiles."""
     network = getattr(prior, "network", None)
     wanted = getattr(network, "in_channels", None)
     operator = problem.operator
     shape = tuple(operator.x_shape(problem.y)) if hasattr(operator, "x_shape") else ()
     channels, size = (shape[1], shape[-2:]) if len(shape) == 4 else (None, (0, 0))
+    _check_size(prior, name, size)
     if channels == 1 and wanted == 3:
         prior = GreyPrior(prior)
         notes.append("grey image: replicated to RGB for the prior, its result averaged")
@@ -262,6 +265,19 @@ def _fitted(prior: Prior, problem: Problem, options: Options, notes: list[str]) 
         if not prior.close:
             notes.append(f"tiles of the prior are approximate: halo of {prior.halo} pixels")
     return prior
+
+
+def _check_size(prior: Prior, name: str, size: tuple[int, ...]) -> None:
+    """Refuse an image of another size than that of a prior for one size."""
+    trained = getattr(getattr(prior, "network", None), "image_size", None)
+    inner = prior.prior if isinstance(prior, BlendedPrior) else prior
+    any_size = getattr(inner, "any_size", True)  # others take any, e.g. in tiles
+    if trained is None or any_size or size in ((0, 0), (trained, trained)):
+        return
+    raise ShapeError(
+        f"prior {name!r} is for images of {trained}×{trained}, but the image to be restored is "
+        f"{size[0]}×{size[1]}; crop or resize it, or use a prior for any size, e.g. natural"
+    )
 
 
 def _in_strips(config: Config, problem: Problem, tile: int) -> Config:

@@ -8,6 +8,7 @@ share the work: a result that another process computes is passed over and awaite
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -25,6 +26,7 @@ from pnpcm.errors import ArgumentError, PnPCMError, in_words
 from pnpcm.io.files import write_json
 from pnpcm.io.reading import check_regular, read_json
 from pnpcm.io.staging import claim, publish, remove_leftovers
+from pnpcm.names import printable
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,24 @@ class Request:
     @classmethod
     def of(cls, path: Path, choices: Mapping[str, Any]) -> Request:
         """The request of one input file; choices that are files include a hash of their content."""
-        if printable(str(path)) != str(path):
-            raise ArgumentError(f"{path} has a name that is not UTF-8; rename it")
+        check_input(path)
         plain = {k: _plain(v) for k, v in choices.items() if v is not None}
-        return cls(path, digest(path), json.loads(json.dumps(plain)))
+        try:
+            sha256 = digest(path)
+        except FileNotFoundError as error:
+            raise ArgumentError(f"input {path} does not exist; check the path") from error
+        return cls(path, sha256, json.loads(json.dumps(plain)))
 
     def to_dict(self) -> dict[str, Any]:
         return {"input": str(self.input), "sha256": self.sha256, "request": dict(self.choices)}
+
+
+def check_input(path: Path) -> None:
+    """Refuse an input whose name cannot be written to a record."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"{path} has a name that is not UTF-8; rename it") from error
 
 
 RECORD = ".result.json"
@@ -236,7 +249,7 @@ def outcome(item: Item) -> Outcome:
     try:
         if not item.folder.is_dir():
             raise ArgumentError(f"{platform.node()} has no folder {item.folder} to read it from")
-        with chdir(item.folder), _folder(target.parent):
+        with chdir(item.folder), made_folder(target.parent):
             if item.wait:
                 item.work.watch(f"{path.name}, awaiting another process", 0, 0)
             with claim(target.parent, target.stem, wait=item.wait) as mine:
@@ -246,7 +259,7 @@ def outcome(item: Item) -> Outcome:
 
 
 @contextmanager
-def _folder(path: Path) -> Iterator[None]:
+def made_folder(path: Path) -> Iterator[None]:
     """The folder ``path``; after an error those that were made for it are removed, if empty."""
     made = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
@@ -282,11 +295,6 @@ def sentence(path: Path, error: Exception) -> str:
     return printable(text if str(path) in text else f"{path}: {text}")
 
 
-def printable(text: str) -> str:
-    """``text`` with \\x.. in place of the bytes of a file name that are not UTF-8."""
-    return os.fsencode(text).decode("utf-8", errors="backslashreplace")
-
-
 def _check_threads(client: Any) -> None:
     """Refuse workers with several threads: relative paths start from the folder of a process."""
     for worker, threads in client.nthreads().items():
@@ -301,7 +309,8 @@ def _check_threads(client: Any) -> None:
 def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -> None:
     """Refuse results that would replace each other, an input, or the result of another input.
 
-    Refused are also results in a folder that cannot be made, because a file has its name.
+    Refused are also results in the place of a file that no record lists, and in a folder that
+    cannot be made, because a file has its name.
     """
     sources = {os.path.realpath(path) for path in inputs}
     owners: dict[Path, tuple[Path, Path]] = {}
@@ -322,6 +331,7 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
                 f"output {target} cannot be written, since {blocked} is a file; give another "
                 "folder (--out)"
             )
+    known: set[Path] = set()
     for folder in {target.parent for target in targets}:
         for found in sorted(folder.glob(f"*{RECORD}")):
             name = found.name.removesuffix(RECORD)
@@ -329,6 +339,7 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
             if record is None:  # damaged
                 continue
             for file in (found, *(folder / str(file) for file in record.get("files") or ())):
+                known.add(file)
                 if file not in owners:
                     continue
                 path, target = owners[file]
@@ -338,6 +349,26 @@ def check_outputs(inputs: Sequence[Path], targets: Sequence[Path], work: Work) -
                     f"{file} is a result of {record.get('input', 'another call')}, which that of "
                     f"{path} would replace; give another folder (--out), or delete it"
                 )
+    for file, (_, target) in owners.items():
+        if file not in known and os.path.lexists(file) and not _is_ours(file, target):
+            raise ArgumentError(
+                f"output {file} exists, and no record says that it is a result of pnpcm; rename "
+                "it, or give another folder (--out)"
+            )
+
+
+def _is_ours(file: Path, target: Path) -> bool:
+    """Whether the record of ``target`` lists ``file``, or is damaged.
+
+    A result that is being written, or whose process was killed meanwhile, has its record in a
+    hidden folder, which is looked at first: the record moves from there.
+    """
+    record = record_path(target.parent, target.stem)
+    for path in (*target.parent.glob(f".pnpcm-*/{glob.escape(record.name)}"), record):
+        content = read_record(path.parent, target.stem) or {"files": [file.name]}
+        if path.exists() and file.name in (path.name, *content.get("files", ())):
+            return True
+    return False
 
 
 def _same_input(path: Path, record: Mapping[str, Any]) -> bool:

@@ -159,18 +159,25 @@ def nnls(a: Vector, b: Vector) -> Vector:
 
 
 def _note(wanted: Vector, place: Vector, gain: float, n: int) -> str:
-    """What the parameters were taken for instead, if the problem is outside the presets."""
-    used = np.exp(place)
-    error, here = (math.exp(v) * max(gain, 1e-6) / 2 for v in (place[0], wanted[0]))
-    words = (
-        f"error of y {error:.2g} instead of {here:.2g}",
-        f"{used[1]:.2g} steps instead of {n}, respaced",
-        f"share measured {used[2]:.2g} instead of {math.exp(wanted[2]):.2g}",
+    """For which problem the parameters are instead, if this one is outside the presets."""
+    used, here = np.exp(place), np.exp(wanted)
+    scale = max(gain, 1e-6) / 2
+    pairs = (
+        ("an error of y of {}", f"{used[0] * scale:.2g}", f"{here[0] * scale:.2g}"),
+        ("about {} steps", f"{used[1]:.0f}", f"{n}"),
+        ("{} % of the image measured", f"{100 * used[2]:.3g}", f"{100 * here[2]:.3g}"),
     )
-    moved = [w for w, far in zip(words, np.abs(place - wanted) > _SAME, strict=True) if far]
-    if not moved:
+    far = np.abs(place - wanted) > _SAME
+    words = [
+        f"{text.format(a)} (here {b})"
+        for (text, a, b), moved in zip(pairs, far, strict=True)
+        if moved and a != b
+    ]
+    if not words:
         return ""
-    return f"outside the range of the presets: parameters of the nearest end ({', '.join(moved)})"
+    *others, last = words
+    listed = f"{', '.join(others)} and {last}" if others else last
+    return f"this problem is outside their range, the parameters are for {listed}"
 
 
 def _coordinates(n: Numbers) -> dict[str, float]:

@@ -30,11 +30,13 @@ def run(
 ) -> tuple[Result, Tensor]:
     """The last result, and all samples ``(K, B, …)``; ``seeds[k][b]``: seed of sample k, image b.
 
-    ``at_once``: number of samples of a single image that the solver computes as one batch. The
-    notes of the result are those of all samples, each once. ``watch`` is told the steps done (a
+    ``at_once``: number of samples of a single image that the solver computes as one batch. The cost
+    of the result (``nfe``, ``vjps``, ``seconds``) is that of all samples, as are its notes, each
+    once. ``watch`` is told the steps done (a
     tile of a large image is a part of one) and their number.
     """
     solver, found = SOLVERS[plan.method](plan.prior, plan.config), []
+    nfe, vjps, seconds = 0, 0, 0.0
     notes: dict[str, None] = {}
     together = at_once if len(y) == 1 else 1
     starts = range(0, len(seeds), together)
@@ -45,7 +47,11 @@ def run(
             result = solver(each, operator, generator=generators(some), callback=told)
             found.append(result.x.reshape(-1, len(y), *result.x.shape[1:]))
             notes |= dict.fromkeys(result.notes)
-    return replace(result, notes=tuple(notes)), torch.cat(found)
+            drawn = len(seeds[first : first + together])  # nfe counts a batch once
+            nfe, vjps = nfe + drawn * result.nfe, vjps + drawn * result.vjps
+            seconds += result.seconds
+    whole = replace(result, nfe=nfe, vjps=vjps, seconds=seconds, notes=tuple(notes))
+    return whole, torch.cat(found)
 
 
 @contextmanager

@@ -278,10 +278,11 @@ def parse_slices(text: str | None, count: int) -> list[int] | None:
 def volume_report(volume: Volume) -> str:
     """A summary of a few lines."""
     record, (slices, height, width) = volume.record, volume.shape
-    judged = Check.from_dict(record["check"])
+    judged, nfe = Check.from_dict(record["check"]), record["nfe"]
+    evaluations = "" if nfe is None else f"{count_of(nfe, 'network evaluation')} per slice, "
     lines = [
         f"{volume.name}: {count_of(slices, 'slice')} of {height}×{width}, {record['sampling']}",
-        f"method: {record['method']} ({record['method_from']}), "
+        f"method: {record['method']} ({record['method_from']}), {evaluations}"
         f"prior {prior_words(record['prior'], record['prior_kind'])}, aim {record['aim']}",
         f"noise: sigma_y = {record['sigma_y']:.4g} ({record['sigma_y_from']})",
         f"parameters: {record['parameters_from']}",
@@ -316,6 +317,7 @@ def _volume(
     """The volume; ``watch`` is told the slices done, with parts of the present ones, and all."""
     options = planned.plan.options
     run_notes: dict[str, None] = {}
+    nfe: int | None = None
     pages: dict[int, Page] = {}
     misfits: list[Misfit] = []
     probe = torch.empty(0)
@@ -334,6 +336,7 @@ def _volume(
                 here = partial(_told, watch, counts)
                 result, drawn = run(plan, part.y, part.operator, seeds, watch=here)
                 run_notes |= dict.fromkeys(result.notes)
+                nfe = max(nfe or 0, result.nfe)
         with timed(seconds, "check"):
             std = part.noise_std
             if options.given_sigma_y is not None:
@@ -365,6 +368,7 @@ def _volume(
         scores = _scores(planned, image, stacked("support"), reference, stacked("rss"))
     record = planned.to_dict() | {
         "batch": options.batch,
+        "nfe": nfe,  # of a slice, all samples; None for a solver of the user
         "scores": [asdict(s) for s in scores],
         "check": judged.to_dict(),
         "notes": notes,

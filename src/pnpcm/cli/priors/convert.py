@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pnpcm.cli.display import say
 from pnpcm.cli.priors.shared import File, Force, Kind, file_of, make_folder
 from pnpcm.errors import ArgumentError
 
@@ -84,11 +85,11 @@ def convert(
     make_folder(target.parent)
     if target.suffix == ".safetensors":
         save_prior(prior, target, info=info, dtype=getattr(torch, dtype))
-        print(f"{source} → {target} ({prior.kind}, {dtype})")
+        say(f"{source} → {target} ({prior.kind}, {dtype})")
     else:
         export_openai(load_own(entry.path), target)
         write_json(beside, header | {"info": info})
-        print(f"{source} → {target} ({prior.kind}), kind, network and options → {beside}")
+        say(f"{source} → {target} ({prior.kind}), kind, network and options → {beside}")
 
 
 def export(
@@ -103,7 +104,7 @@ def export(
     entry = file_of(name, kind)
     make_folder(folder.parent)
     export_folder(entry.path, folder, card=entry.card_text(), force=force)
-    print(f"{entry.name} ({entry.kind}) → {folder}")
+    say(f"{entry.name} ({entry.kind}) → {folder}")
 
 
 def _read_pt(source: str, kind: str | None, network: str | None, c_noise: str | None) -> FilePrior:

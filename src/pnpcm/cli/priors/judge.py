@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pnpcm import __version__
-from pnpcm.cli.priors.shared import Kind, Name, Seed, console, label_of, make_folder
+from pnpcm.cli.display import say
+from pnpcm.cli.priors.shared import Force, Kind, Name, Seed, console, label_of, make_folder
+from pnpcm.cli.shared import check_output
 from pnpcm.errors import ArgumentError
+from pnpcm.io.reading import read_json
 from pnpcm.names import count_of
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ def sample(
         int | None, typer.Option(help="Side of the images; default: the prior's, or 64.")
     ] = None,
     seed: Seed = 0,
+    force: Force = False,
 ) -> None:
     """Sample images from the prior and write them as one sheet.
 
@@ -49,6 +53,10 @@ def sample(
 
     if out.suffix.lower() != ".png":
         raise ArgumentError(f"--out is {out}, expected the name of a .png file")
+    settings_file = out.with_suffix(".json")
+    for path in () if force else (out, settings_file):
+        what = "a sheet of pnpcm priors sample"
+        check_output(path, lambda _: _is_ours(settings_file), what, ", or --force")
     name = str(pinned(name))
     prior = load_prior(name, kind=kind)
     make_folder(out.parent)
@@ -67,9 +75,17 @@ def sample(
     }
     label = f"{label_of(name, prior)} {drawn.kind}, {drawn.nfe} NFE"
     save_picture(out, sheet(drawn, prior, label))
-    write_json(out.with_suffix(".json"), settings)
+    write_json(settings_file, settings)
     images = count_of(n, "image")
-    print(f"{images} of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
+    say(f"{images} of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
+
+
+def _is_ours(settings: Path) -> bool:
+    """Whether a file contains the settings of ``pnpcm priors sample``."""
+    try:
+        return {"pnpcm", "prior", "nfe", "seed"} <= {*read_json(settings, "settings")}
+    except ArgumentError:
+        return False
 
 
 def evaluate(
@@ -140,11 +156,11 @@ def evaluate(
         table.add_row(*row)
     terminal.print(table)
     for note in notes:
-        print(f"note: {note}")
+        say(f"note: {note}")
     if out is not None:
         settings = {"data": str(data), "unit": unit, "limit": limit, "seed": seed}
         _write(out, found, published, settings, notes)
-        print(f"table, scores and images: {out}")
+        say(f"table, scores and images: {out}")
 
 
 def _write(

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from pnpcm.cli.display import json_text, say
 from pnpcm.cli.priors.shared import File, Kind, console, file_of
+from pnpcm.names import printable
 
 COLUMNS = ("name", "kind", "parameters", "MB", "channels", "size", "minutes", "licence", "from")
 GAUSSIAN = ("gaussian", "both", "0", "0.0", "any", "any", "0", "–", "built in")
@@ -27,26 +29,28 @@ def list_priors() -> None:
         origin = "shipped" if entry.shipped else "cached"
         if entry.config is None:
             damaged.append(f"damaged: {entry.damage}")
-            table.add_row(escape(entry.name), entry.kind or "?", *["–"] * 6, f"{origin}, damaged")
+            table.add_row(
+                escape(printable(entry.name)), entry.kind or "?", *["–"] * 6, f"{origin}, damaged"
+            )
             continue
         if find(entry.name, entry.kind).path != entry.path:
             origin += ", hidden"  # another file of the same name and kind comes first
         table.add_row(
-            escape(entry.name),
+            escape(printable(entry.name)),
             entry.kind,
             f"{entry.parameters:,}",
             f"{entry.bytes / 1e6:.1f}",
             str(entry.config.in_channels),
             str(entry.image_size or "any"),
             "–" if entry.minutes is None else f"{entry.minutes:.0f}",
-            escape(str(entry.info.get("licence", "–"))),
+            escape(printable(str(entry.info.get("licence", "–")))),
             origin,
         )
     table.add_row(*GAUSSIAN)
     console().print(table)
     for line in damaged:
-        print(line)
-    print(f"your own: NAME-cm.safetensors, NAME-edm.safetensors in {cache_folder()}")
+        say(line)
+    say(f"your own: NAME-cm.safetensors, NAME-edm.safetensors in {cache_folder()}")
 
 
 def info(
@@ -68,17 +72,17 @@ def info(
     }
     if as_json:
         content = facts | {"header": dict(entry.header), "card": card}
-        print(json.dumps(content, indent=2, ensure_ascii=False))
+        say(json_text(content, indent=2))
         return
     _print_rows(facts | {"image_size": entry.image_size or "any"})
     for part in ("options", "network", "info"):
-        print(f"\n{part}")
+        say(f"\n{part}")
         _print_rows(entry.header[part])
     if card is not None:
-        print(f"\nmodel card: {entry.card}\n\n{card.rstrip()}")
+        say(f"\nmodel card: {entry.card}\n\n{card.rstrip()}")
 
 
 def _print_rows(values: Mapping[str, Any]) -> None:
     for key, value in values.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        print(f"  {key:22} {text}")
+        say(f"  {key:22} {text}")

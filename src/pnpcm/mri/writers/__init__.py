@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.staging import publish, staging
+from pnpcm.io.staging import publish, staging, writing
 from pnpcm.mri.writers.formats import write_dicom, write_h5, write_nifti, write_npy
 from pnpcm.mri.writers.page import write_html
 from pnpcm.mri.writers.pictures import write_png
@@ -89,7 +89,11 @@ def write_volume(volume: Volume, folder: str | Path, formats: Iterable[str]) -> 
 
 def write_formats(volume: Volume, folder: Path, formats: Iterable[str]) -> list[Path]:
     """Write all formats into a new folder and return the paths."""
-    return [path for name in check_formats(formats) for path in WRITERS[name](volume, folder)]
+    paths = []
+    for name in check_formats(formats):
+        with writing(folder / f"{volume.name}{FILES[name][0]}"):
+            paths += WRITERS[name](volume, folder)
+    return paths
 
 
 __all__ = [
