@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pnpcm.errors import ArgumentError
 from pnpcm.io.child import in_child
 from pnpcm.io.reading import library, reading
@@ -25,7 +27,13 @@ OBJECTS = 100_000
 """A file with more groups and data sets is refused."""
 SMALL = 2**20
 """Data sets up to this number of stored bytes are read in the child as a whole."""
-ROWS = 64
+TEXT = 2**22
+"""Largest number of bytes of one text or attribute; headers of scans have up to some 100 kB."""
+NUMBERS = "biufc"
+PAIRS = (("real", "imag"), ("r", "i"))
+"""Fields of complex numbers, as of MATLAB and of others."""
+ROWS, ROOM = 64, 2**28
+"""Rows of any length are read so many at a time, fewer if each can have the length of the file."""
 SECONDS = 10.0
 BYTES_PER_SECOND = 20e6
 """The child may take ``SECONDS``, and the time of a slow disk for the whole file."""
@@ -68,6 +76,36 @@ def dataset(path: Path, group: Any, name: str) -> Any:
     if not hasattr(found, "dtype"):
         raise ArgumentError(f"{name} of {path} is not a data set; expected an array")
     return found
+
+
+def numbers(path: Path, group: Any, name: str) -> Any:
+    """Like :func:`dataset`, for numbers only; complex ones can be pairs, see ``PAIRS``."""
+    data = dataset(path, group, name)
+    dtype = data.dtype
+    is_pair = dtype.names in PAIRS and all(dtype[field].kind in "iuf" for field in dtype.names)
+    if dtype.kind not in NUMBERS and not is_pair:
+        raise ArgumentError(f"{name} of {path} holds {_type_name(dtype)}, expected numbers")
+    return data
+
+
+def text(path: Path, group: Any, name: str) -> Any:
+    """The text (or its bytes) in a data set of one element; long ones are refused."""
+    h5py = library("h5py", "HDF5 files")
+    data = dataset(path, group, name)
+    if data.size != 1 or h5py.check_string_dtype(data.dtype) is None:
+        raise ArgumentError(
+            f"{name} of {path} is {_type_name(data.dtype)} of shape {data.shape}, expected one text"
+        )
+    if data.dtype.itemsize > TEXT:  # those without a fixed length were read by the child
+        raise ArgumentError(
+            f"{name} of {path} is a text of {data.dtype.itemsize} bytes, expected at most {TEXT}; "
+            "export the file again"
+        )
+    return data[()] if data.ndim == 0 else data[(0,) * data.ndim]
+
+
+def _type_name(dtype: Any) -> str:
+    return "texts" if dtype.kind in "SUO" else "fields" if dtype.names else str(dtype)
 
 
 def _check_plain(path: Path, name: str, data: Any) -> None:
@@ -118,7 +156,7 @@ def probe(path: str) -> None:
     with h5py.File(path, "r") as file:
         for thing in _things(file):
             for name in thing.attrs:
-                _ = thing.attrs[name]
+                _check_attribute(thing, name)
             if isinstance(thing, h5py.Dataset):
                 _touch(Path(path), thing)
 
@@ -153,14 +191,51 @@ def _touch(path: Path, data: Any) -> None:
         _check_plain(path, data.name, data)
     except ArgumentError:  # told by the reader, if it needs this one
         return
+    end = path.stat().st_size
     if _has_references(data.dtype):
-        for start in range(0, len(data) if data.ndim else 1, ROWS):
-            _ = data[start : start + ROWS] if data.ndim else data[()]
+        _check_rows(data, end)
     elif data.id.get_storage_size() <= SMALL and data.size * data.dtype.itemsize <= 64 * SMALL:
         _ = data[()]
     if data.chunks is not None:
-        end = path.stat().st_size
         data.id.chunk_iter(lambda chunk: _check_chunk(chunk, end))
+
+
+def _check_rows(data: Any, end: int) -> None:
+    """Refuse rows of any length that are longer than the file, or texts longer than ``TEXT``.
+
+    Each is stored once in a valid file; many that lie at one place would exhaust memory.
+    """
+    step, total = max(1, min(ROWS, ROOM // end)), 0
+    for start in range(0, len(data) if data.ndim else 1, step):
+        part = data[start : start + step] if data.ndim else data[()]
+        sizes = list(_sizes(part))
+        total += sum(sizes)
+        if total > end:
+            raise ValueError(f"{data.name} has more bytes than the file")
+        if data.dtype.kind == "O" and max(sizes, default=0) > TEXT:
+            raise ValueError(f"{data.name} has a text of {max(sizes)} bytes, expected up to {TEXT}")
+
+
+def _check_attribute(thing: Any, name: str) -> None:
+    """Refuse an attribute of more than ``TEXT`` bytes."""
+    stored = thing.attrs.get_id(name).get_storage_size()
+    if stored > TEXT or max(stored, sum(_sizes(thing.attrs[name]))) > TEXT:
+        raise ValueError(f"the attribute {name[:40]} has more than {TEXT} bytes")
+
+
+def _sizes(value: Any) -> Iterator[int]:
+    """Bytes of each text and each row of any length in a value."""
+    if isinstance(value, bytes | str):
+        yield len(value)
+    elif getattr(getattr(value, "dtype", None), "names", None):
+        for field in value.dtype.names:
+            if _has_references(value.dtype[field]):
+                yield from _sizes(value[field])
+    elif isinstance(value, np.ndarray) and value.dtype.hasobject:
+        for one in value.flat:
+            yield from _sizes(one)
+    elif isinstance(value, np.ndarray):
+        yield value.nbytes
 
 
 def _check_chunk(chunk: Any, end: int) -> None:

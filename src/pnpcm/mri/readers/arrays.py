@@ -63,11 +63,11 @@ def wanted(layout: Layout) -> tuple[str, ...]:
 
 def hdf5_array(path: Path, file: Any, name: str, budget: Budget) -> Array:
     """A data set; pairs of numbers, as of MATLAB (real, imag) or (r, i), as complex numbers."""
-    data = hdf5.dataset(path, file, name)
+    data = hdf5.numbers(path, file, name)
     budget.check(path, data.shape or (1,), "numbers")
     values: Array = np.asarray(data[()])
     pair = values.dtype.names
-    if pair in (("real", "imag"), ("r", "i")):
+    if pair is not None:
         return np.asarray(values[pair[0]] + 1j * values[pair[1]])
     return values
 

@@ -44,7 +44,7 @@ def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
     with hdf5.opened(path, FORMAT) as file:
         if "kspace" not in file:
             raise missing(path, "kspace", file.keys())
-        kspace = hdf5.dataset(path, file, "kspace")
+        kspace = hdf5.numbers(path, file, "kspace")
         shape, dtype = kspace.shape, kspace.dtype
         check_layout(path, shape, dtype, LAYOUTS)
         _check_budget(path, kspace, budget)
@@ -101,11 +101,9 @@ def _header(file: Any, path: Path) -> tuple[Header, list[str]]:
     without = "readout oversampling, voxel sizes and padding are unknown"
     if "ismrmrd_header" not in file:
         return Header(), [f"the file has no ismrmrd_header: {without}"]
-    text = hdf5.dataset(path, file, "ismrmrd_header")
-    if text.size != 1:
-        raise ArgumentError(f"ismrmrd_header of {path} has shape {text.shape}, expected one text")
+    text = hdf5.text(path, file, "ismrmrd_header")
     try:
-        return parse_header(text[()], path), []
+        return parse_header(text, path), []
     except ArgumentError:
         return Header(), [f"the ismrmrd_header is not valid XML: {without}"]
 
@@ -118,8 +116,8 @@ def _check_budget(path: Path, data: Any, budget: Budget) -> None:
 def _mask(path: Path, file: Any, shape: tuple[int, ...]) -> Any:
     if "mask" not in file:
         return None
-    mask = hdf5.dataset(path, file, "mask")
-    if mask.size > math.prod(shape):
+    mask = hdf5.numbers(path, file, "mask")
+    if mask.size > math.prod(shape[-2:]):
         raise ShapeError(f"mask of {path} has shape {mask.shape}, but kspace {shape}; correct it")
     return mask[()]
 
@@ -129,7 +127,7 @@ def _target_name(path: Path, file: Any, *, single: bool) -> str | None:
     names = ["reconstruction_rss", "reconstruction_esc"]
     for name in reversed(names) if single else names:
         if name in file:
-            found = hdf5.dataset(path, file, name)
+            found = hdf5.numbers(path, file, name)
             if found.ndim == 3 and len(found) == len(file["kspace"]):
                 return name
     return None

@@ -128,7 +128,7 @@ class Raw:
 
 def read_ismrmrd(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a Cartesian scan: 2-D slices, or a 3-D slab whose partitions become slices."""
-    return scan_of_lines(_open(path), choice, budget)
+    return scan_of_lines(_open(path, budget), choice, budget)
 
 
 def scan_of_lines(raw: Raw, choice: Choice, budget: Budget) -> Scan:
@@ -184,7 +184,7 @@ def scan_of_lines(raw: Raw, choice: Choice, budget: Budget) -> Scan:
     )
 
 
-def _open(path: Path) -> Raw:
+def _open(path: Path, budget: Budget) -> Raw:
     """Read the headers of a file; an error if it is not Cartesian."""
     library("ismrmrd", "ISMRMRD files")  # needed for the lines, see Raw.samples
     with hdf5.opened(path, FORMAT) as file:
@@ -192,11 +192,12 @@ def _open(path: Path) -> Raw:
         if not groups:
             raise missing(path, "group with 'xml' and 'data'", file.keys())
         group = file[groups[0]]
-        data, text = hdf5.dataset(path, group, "data"), hdf5.dataset(path, group, "xml")
+        data = hdf5.dataset(path, group, "data")
         if len(data) == 0:
             raise missing(path, "acquisitions", group.keys())
+        budget.check(path, (len(data), -(-data.dtype.itemsize // 8)), "numbers in headers of lines")
         heads = np.asarray(data["head"])
-        header = parse_header(text[0], path)
+        header = parse_header(hdf5.text(path, group, "xml"), path)
     if header.trajectory != "cartesian":
         raise ArgumentError(
             f"{path} has a {header.trajectory or 'missing'!r} trajectory; expected 'cartesian': "
