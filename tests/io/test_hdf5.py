@@ -175,6 +175,40 @@ def test_long_texts_are_refused_before_they_are_read(tmp_path: Path, monkeypatch
     assert found == []
 
 
+def test_a_chunk_is_inflated_once_for_all_of_its_slices(tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "scan.h5"
+    kspace = np.stack([KSPACE[0] + k for k in range(10)]).astype(np.complex64)
+    images = np.abs(kspace[:, 0])
+    with h5py.File(path, "w") as file:
+        file.create_dataset("kspace", data=kspace, compression="gzip", chunks=(4, 3, 8, 6))
+        file.create_dataset(
+            "reconstruction_rss", data=images, compression="gzip", chunks=(10, 8, 6)
+        )
+    scan = read_scan(path)
+    assert scan.target is not None
+    found = reads(monkeypatch)
+    for i in range(10):
+        scan.kspace(i).zero_()  # what was read before is not what is kept
+        assert np.array_equal(scan.kspace(i).numpy(), kspace[i])
+        assert np.array_equal(scan.target(i).numpy(), images[i])
+    assert found.count("/kspace") == 3
+    assert found.count("/reconstruction_rss") == 1
+    words = r"has 4×3×8×6 = 576 samples in the slices of a chunk, more than the 500"
+    with pytest.raises(ArgumentError, match=words):
+        read_scan(path, max_pixels=500)
+
+
+def test_lines_in_large_compressed_chunks_are_refused(tmp_path: Path) -> None:
+    ismrmrd = pytest.importorskip("ismrmrd")
+    path = tmp_path / "scan.h5"
+    lines = np.zeros(5000, [("head", ismrmrd.hdf5.acquisition_header_dtype)])
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a/data", data=lines, compression="gzip", chunks=(5000,))
+        file["a/xml"] = ["<ismrmrdHeader/>"]
+    with pytest.raises(ArgumentError, match=r"a/data of .* in chunks of 1700000 bytes, expected"):
+        read_scan(path)
+
+
 @pytest.mark.parametrize("name", ["mask", "reconstruction_rss"])
 def test_texts_in_the_place_of_numbers_are_not_read(
     tmp_path: Path, monkeypatch: Any, name: str

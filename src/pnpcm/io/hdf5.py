@@ -8,7 +8,7 @@ a file (headers, trees, heaps) is read in a child process first, see :mod:`pnpcm
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +34,8 @@ PAIRS = (("real", "imag"), ("r", "i"))
 """Fields of complex numbers, as of MATLAB and of others."""
 ROWS, ROOM = 64, 2**28
 """Rows of any length are read so many at a time, fewer if each can have the length of the file."""
+CACHE = 2**20
+"""Bytes of the last chunks that the library keeps."""
 SECONDS = 10.0
 BYTES_PER_SECOND = 20e6
 """The child may take ``SECONDS``, and the time of a slow disk for the whole file."""
@@ -70,6 +72,19 @@ def member(path: Path, group: Any, name: str) -> Any:
     return found
 
 
+def check_rows(path: Path, data: Any) -> None:
+    """Refuse a data set whose rows are read one by one, but inflated in chunks of many."""
+    if data.chunks is None or data.compression is None:
+        return
+    size = math.prod(data.chunks) * data.dtype.itemsize
+    if data.chunks[0] > 1 and size > CACHE:
+        raise ArgumentError(
+            f"{data.name} of {path} is compressed in chunks of {size} bytes, expected at most "
+            f"{CACHE}, since a chunk is inflated for each of its rows; save it without "
+            "compression, for example with h5repack -f NONE"
+        )
+
+
 def dataset(path: Path, group: Any, name: str) -> Any:
     """Like :func:`member`, for a data set only."""
     found = member(path, group, name)
@@ -102,6 +117,31 @@ def text(path: Path, group: Any, name: str) -> Any:
             "export the file again"
         )
     return data[()] if data.ndim == 0 else data[(0,) * data.ndim]
+
+
+def block_shape(data: Any) -> tuple[int, ...]:
+    """Shape of what is in memory when one row of a data set is read: the rows of its chunks."""
+    if data.chunks is None:
+        return tuple(data.shape[1:])
+    rows, *sides = data.chunks
+    whole = tuple(max(n, side) for n, side in zip(data.shape[1:], sides, strict=True))
+    return whole if rows == 1 else (rows, *whole)
+
+
+def row_reader(path: Path, format: str, data: Any) -> Callable[[int], Any]:
+    """``read(i)``: row i of a data set, whose file may have been closed.
+
+    The rows of one chunk are read together and kept until those of another one are needed, so that
+    a chunk is not inflated for each of its rows.
+    """
+    name, rows = data.name, data.chunks[0] if data.chunks else 1
+
+    @lru_cache(maxsize=1)
+    def block(k: int) -> Any:
+        with opened(path, format) as file:
+            return file[name][k * rows : (k + 1) * rows]
+
+    return lambda i: block(i // rows)[i % rows].copy()
 
 
 def _type_name(dtype: Any) -> str:

@@ -51,9 +51,11 @@ def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
         header, notes = _header(file, path)
         target = _target_name(path, file, single=len(shape) == 3)
         image = None
+        slices = images = hdf5.row_reader(path, FORMAT, kspace)
         if target:
             image = tuple(file[target].shape[-2:])
             _check_budget(path, file[target], budget)
+            images = hdf5.row_reader(path, FORMAT, file[target])
         mask = _mask(path, file, shape)
         row = kspace[0, ..., shape[-2] // 2, :]
         attributes = {name: _plain(value) for name, value in file.attrs.items()}
@@ -70,14 +72,12 @@ def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
     notes += limit_notes(header.lines, width) + voxel_sentences
 
     def load(i: int) -> Tensor:
-        with hdf5.opened(path, FORMAT) as file:
-            raw = torch.from_numpy(np.asarray(file["kspace"][i], dtype=np.complex64))
+        raw = torch.from_numpy(np.asarray(slices(i), dtype=np.complex64))
         return remove_oversampling(raw if raw.ndim == 3 else raw[None], keep)
 
     def load_target(i: int) -> Tensor:
         check_index(path, i, int(shape[0]))
-        with hdf5.opened(path, FORMAT) as file:
-            return torch.from_numpy(np.asarray(file[target][i], dtype=np.float32))
+        return torch.from_numpy(np.asarray(images(i), dtype=np.float32))
 
     return Scan(
         name=path.stem,
@@ -109,8 +109,10 @@ def _header(file: Any, path: Path) -> tuple[Header, list[str]]:
 
 
 def _check_budget(path: Path, data: Any, budget: Budget) -> None:
-    """Check what is in memory when one slice is read: the slice, or the chunk that it lies in."""
-    budget.check(path, max(data.shape[1:], data.chunks or (), key=math.prod), "samples in a slice")
+    """Check what is in memory when one slice is read: the slice, or those of its chunk."""
+    shape = hdf5.block_shape(data)
+    where = "a slice" if len(shape) < data.ndim else "the slices of a chunk"
+    budget.check(path, shape, f"samples in {where}")
 
 
 def _mask(path: Path, file: Any, shape: tuple[int, ...]) -> Any:

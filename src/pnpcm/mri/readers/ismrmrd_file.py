@@ -196,6 +196,7 @@ def _open(path: Path, budget: Budget) -> Raw:
         if len(data) == 0:
             raise missing(path, "acquisitions", group.keys())
         budget.check(path, (len(data), -(-data.dtype.itemsize // 8)), "numbers in headers of lines")
+        hdf5.check_rows(path, data)
         heads = np.asarray(data["head"])
         header = parse_header(hdf5.text(path, group, "xml"), path)
     if header.trajectory != "cartesian":
