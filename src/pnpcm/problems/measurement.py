@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from pnpcm.io.files import write_atomically
 from pnpcm.io.pictures import NEED
 from pnpcm.io.reading import Budget
 from pnpcm.operators import measure
+from pnpcm.operators.blur import WIDEST_KERNEL
 from pnpcm.problems import Task
 
 SUFFIX = ".npz"
@@ -84,6 +86,9 @@ def read_measurement(
             move = "k-space is read by pnpcm mri" if is_scan else "give such a file or an image"
             raise ArgumentError(f"{path} is not {format}, it holds {found}; {move}")
         content: dict[str, Any] = json.loads(str(file["pnpcm"]))
+        for name in file.names:
+            if name.startswith("task."):
+                _check_size(path, name, file.shape(name), file.shape("y"))
         arrays = {
             name.removeprefix("task."): torch.from_numpy(file[name])
             for name in file.names
@@ -101,6 +106,16 @@ def read_measurement(
         problem = task.problem(y)  # values that do not fit each other
         problem.operator.x_shape(problem.y)
     return measured
+
+
+def _check_size(path: Path, name: str, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> None:
+    """Refuse an array of a task that is larger than y and than the widest kernel."""
+    if math.prod(shape) > max(math.prod(y_shape), WIDEST_KERNEL**2):
+        raise ArgumentError(
+            f"{name} of {path} has shape {shape}, expected at most {WIDEST_KERNEL}×{WIDEST_KERNEL} "
+            f"numbers, or as many as y, which has shape {y_shape}; write the file again with "
+            "pnpcm simulate"
+        )
 
 
 def preview(measurement: Measurement) -> Tensor | None:
