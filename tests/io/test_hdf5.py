@@ -170,7 +170,7 @@ def test_long_texts_are_refused_before_they_are_read(tmp_path: Path, monkeypatch
     words = f"ismrmrd_header of .* is a text of {size} bytes, expected at most {hdf5.TEXT}"
     with pytest.raises(ArgumentError, match=words):
         read_scan(path)
-    with pytest.raises(ArgumentError, match="texts of .* holds texts, expected numbers"):
+    with pytest.raises(ArgumentError, match=r"texts of .* holds texts, expected numbers"):
         read_scan(path, key="texts")
     assert found == []
 

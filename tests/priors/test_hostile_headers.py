@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,51 @@ def test_one_bad_file_in_the_cache_does_not_break_the_list(
     assert len(damaged) == len(bad) + 2
     assert sum("good" in line and "cached" in line and "damaged" not in line
                for line in out.splitlines()) == 1  # fmt: skip
+
+
+def repeated(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Weights of 8000 instead of 8 channels, each a single stored number."""
+    sizes = {n: [8000 if side == 8 else side for side in t.shape] for n, t in weights.items()}
+    return {name: torch.zeros(1).expand(size) for name, size in sizes.items()}
+
+
+def shared(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """All weights are parts of one stored tensor."""
+    one = torch.zeros(8 * 8 * 9)
+    return {name: one[: t.numel()].view(t.shape) for name, t in weights.items()}
+
+
+def sparse(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: t.to_sparse() for name, t in weights.items()}
+
+
+def without_values(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: t.to("meta") for name, t in weights.items()}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (repeated, r"has \d+ bytes, but its tensors need 41\d+ .*shape \(8000, 8000, 3, 3\)"),
+        (shared, r"has \d+ bytes, but its tensors need \d+ "),
+        (sparse, r"holds model\.0\.weight as a torch.sparse_coo tensor on cpu, expected a dense"),
+        (without_values, r"holds model\.0\.weight as a torch.strided tensor on meta"),
+    ],
+)
+def test_weights_of_other_libraries_are_in_their_file(
+    edit: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]],
+    words: str,
+    zipped: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "dncnn_25.pth"
+    weights = build_denoiser(DenoiserConfig("dncnn", 1, (8,), 20)).state_dict()
+    torch.save(weights, path, _use_new_zipfile_serialization=zipped)
+    assert isinstance(load_prior(path), DenoiserPrior)
+    torch.save(edit(weights), path, _use_new_zipfile_serialization=zipped)
+    monkeypatch.setattr("pnpcm.priors.denoiser.fill", None)  # which would build the weights
+    with pytest.raises(CheckpointError, match=words) as caught:
+        load_prior(path)
+    assert "\n" not in str(caught.value)

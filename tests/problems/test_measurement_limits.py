@@ -114,5 +114,5 @@ def test_blurs_are_not_wider_than_images() -> None:
             make()
     with pytest.raises(ArgumentError, match="size must be a whole number of 1 to 1024 taps"):
         gaussian_kernel(10**9, 3)
-    with pytest.raises(ArgumentError, match="kernel has shape .* sides of at most 1024 pixels"):
+    with pytest.raises(ArgumentError, match=r"kernel has shape .* sides of at most 1024 pixels"):
         Deblur(kernel=torch.ones(1, 1025))
