@@ -35,9 +35,15 @@ def existing(path: str | Path) -> Path:
     return path
 
 
+def listed(names: Iterable[str]) -> str:
+    """The names of what a file holds, for a message: the first ones, cut to 40 characters."""
+    found = sorted(names)
+    return ", ".join(name[:40] for name in found[:20]) + ", …" * (len(found) > 20) or "nothing"
+
+
 def missing(path: Path, wanted: str, found: Iterable[str]) -> ArgumentError:
     """The error for a file that lacks an array."""
-    names = ", ".join(sorted(found)) or "nothing"
+    names = listed(found)
     return ArgumentError(f"{path} has no {wanted}, it holds {names}; expected {wanted}: rename it")
 
 
