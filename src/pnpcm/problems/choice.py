@@ -122,7 +122,8 @@ class TaskChoice:
         folders = [self.mask.joinpath(*parents[k:]) for k in range(len(parents) + 1)]
         folder = next(each for each in folders if each.is_dir())
         named = [p for p in sorted(folder.iterdir()) if p.stem == path.stem]
-        named = [p for p in named if p.suffix.lower() in SUFFIXES and not p.samefile(path)]
+        named = [p for p in named if p.suffix.lower() in SUFFIXES and p.is_file()]
+        named = [p for p in named if not p.samefile(path)]
         if len(named) != 1:
             found = ", ".join(p.name for p in named) or "none"
             raise ArgumentError(
