@@ -205,3 +205,40 @@ def test_weights_of_other_libraries_are_in_their_file(
     with pytest.raises(CheckpointError, match=words) as caught:
         load_prior(path)
     assert "\n" not in str(caught.value)
+
+
+DOMAIN = {"mean": [0.0, 1.0], "precision": [[1.0, 0.0], [0.0, 1.0]], "limit": 2.0}
+INFOS: dict[str, tuple[Any, str]] = {
+    "no object": ([["name", "a"]], "info is a list, expected an object"),
+    "name": ({"name": {"a": 1}}, "info.name is not a line of up to 100 characters"),
+    "long name": ({"name": "n" * 101}, "info.name is not a line"),
+    "control characters": ({"name": "a\x1b[2J"}, "info.name is not a line"),
+    "scale": ({"scale": 3}, "info.scale is not a line"),
+    "control": ({"control": [1]}, "info.control is not an object"),
+    "training": ({"training": {"a": 1}}, "info.training is not a list of objects"),
+    "stage": ({"training": [3]}, "info.training is not a list of objects"),
+    "table": ({"training": [{"psnr_by_sigma": [1]}]}, "psnr_by_sigma without numbers up to 200"),
+    "word": ({"training": [{"psnr_by_sigma": {"0.1": "x"}}]}, "without numbers up to 200"),
+    "infinite": ({"training": [{"psnr_by_sigma": {"0.1": -HUGE}}]}, "without numbers up to 200"),
+    "large": ({"training": [{"psnr_by_sigma": {"0.1": 1e5}}]}, "without numbers up to 200"),
+    "domain": ({"domain": "brains"}, "info.domain is not an object of mean, precision, limit"),
+    "part of it": ({"domain": {"mean": [0.0]}}, "info.domain is not an object of mean"),
+    "rows": ({"domain": DOMAIN | {"mean": [0.0]}}, "precision has 2 rows for a mean of 1 numbers"),
+    "words": ({"domain": DOMAIN | {"mean": ["x", "y"]}}, "could not convert string to float"),
+    "not a number": ({"domain": DOMAIN | {"mean": [0.0, float("nan")]}}, "got nan"),
+    "no limit": ({"domain": DOMAIN | {"limit": 0}}, "limit positive, got 0"),
+    "much": ({"notes": "x" * 2**20}, r"a pnpcm header of \d{7} characters, expected at most"),
+}
+
+
+@pytest.mark.parametrize("name", INFOS)
+def test_what_is_told_about_a_training_is_checked_when_it_is_read(name: str, path: Path) -> None:
+    edit, message = INFOS[name]
+    header = read_header(path)
+    rewrite(path, json.dumps(header | {"info": {"domain": DOMAIN, "name": "a"}}))
+    load_prior(path)
+    rewrite(path, json.dumps(header | {"info": edit}))
+    with pytest.raises(CheckpointError, match=message) as caught:
+        load_prior(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
