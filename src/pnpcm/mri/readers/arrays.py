@@ -24,6 +24,7 @@ from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Array,
     Choice,
+    as_complex64,
     as_mask,
     check_index,
     checked,
@@ -85,7 +86,7 @@ def array_scan(
             notes.append(OUTSIDE)
 
     def load(i: int) -> Tensor:
-        return torch.from_numpy(np.array(kspace[i], dtype=np.complex64))
+        return as_complex64(path, i, kspace[i])
 
     return Scan(
         name=path.stem,

@@ -20,6 +20,7 @@ from pnpcm.mri.readers.header import Header, limit_notes, parse_header, unorient
 from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Choice,
+    as_complex64,
     as_mask,
     check_index,
     check_layout,
@@ -69,10 +70,11 @@ def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
     sampled = None if mask is None else as_mask(path, mask, size)
     if sampled is not None and sampled.ndim == 1 and row[..., ~sampled.numpy()].any():
         notes.append(OUTSIDE)
+    notes += header.notes
     notes += limit_notes(header.lines, width) + voxel_sentences
 
     def load(i: int) -> Tensor:
-        raw = torch.from_numpy(np.asarray(slices(i), dtype=np.complex64))
+        raw = as_complex64(path, i, slices(i))
         return remove_oversampling(raw if raw.ndim == 3 else raw[None], keep)
 
     def load_target(i: int) -> Tensor:

@@ -35,8 +35,11 @@ from pnpcm.mri.readers.opening import (
 from pnpcm.mri.scan import Geometry, Scan, Vector
 from pnpcm.names import count_of
 
-
 # slice order and geometry, from the headers of the acquisitions ----------------------------------
+FARTHEST = 1e4
+"""Millimetres from the centre of the magnet above which a position is taken for unknown."""
+
+
 def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geometry, list[str]]:
     """Slice numbers along ``slice_dir``, the geometry, and notes.
 
@@ -47,7 +50,9 @@ def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geom
     firsts = np.array([grid.rows[np.flatnonzero(grid.slice == n)[0]] for n in numbers])
     axes = [_unit(heads[key][firsts[0]]) for key in ("read_dir", "phase_dir", "slice_dir")]
     voxel = header.voxel(readout, width)
-    if voxel is None or any(axis is None for axis in axes):
+    positions = heads["position"][firsts].astype(float)
+    placed = bool((np.abs(positions) <= FARTHEST).all())  # false for NaN
+    if voxel is None or not placed or any(axis is None for axis in axes):
         geometry, notes = unoriented(header, readout, width)
         return numbers, geometry, notes
     along_h, along_w, normal = (axis for axis in axes if axis is not None)
@@ -55,7 +60,6 @@ def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geom
     if siemens:
         along_h, along_w = _reversed(along_h), _reversed(along_w)
         normal = _reversed(normal) if depth > 1 else normal
-    positions = heads["position"][firsts].astype(float)
     height = positions @ np.array(normal)
     notes = voxel_notes(header, voxel)
     spacing = voxel[2]
@@ -144,7 +148,7 @@ def scan_of_lines(raw: Raw, choice: Choice, budget: Budget) -> Scan:
     order, geometry, more = oriented(raw.header, raw.heads, grid)
     readout, width, partitions = grid.shape
     keep, slab = raw.header.kept(0, readout), raw.header.kept(2, partitions)
-    notes = [*raw.notes, *notes, *sentences, *more]
+    notes = [*raw.notes, *raw.header.notes, *notes, *sentences, *more]
     if keep < readout:
         notes.append(f"readout oversampling removed: {readout} samples became {keep}")
     if partitions > 1:
@@ -268,7 +272,7 @@ def _noise(raw: Raw, grid: Lines, n_coils: int) -> tuple[Tensor | None, list[str
     if not len(rows):
         return None, []
     image, own = (float(heads["sample_time_us"][r]) for r in (grid.rows[0], rows[0]))
-    ratio = own / image if image > 0 and own > 0 else 1.0
+    ratio = own / image if 0 < image < np.inf and 0 < own < np.inf else 1.0
     scale = (ratio / grid.repeats()) ** 0.5
     noise = np.concatenate(list(raw.samples(rows)), axis=1)
     notes = [f"noise measured in {count_of(noise.shape[1], 'sample')}"]
