@@ -49,7 +49,7 @@ def read_matlab(
     path: Path, wanted: Collection[str], budget: Budget
 ) -> tuple[dict[str, Array], list[str]]:
     """The arrays of these names, and the names of all variables."""
-    content = memoryview(np.memmap(path, np.uint8, "r"))  # only what is used is read
+    content = np.memmap(path, np.uint8, "r").data  # only what is used is read
     order = {b"IM": "<", b"MI": ">"}.get(bytes(content[126:128]))
     if order is None:
         raise ArgumentError(
