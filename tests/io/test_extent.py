@@ -75,6 +75,25 @@ def test_what_is_behind_a_picture_is_not_read(
             read(path)
 
 
+def test_sides_are_read_in_both_orders_of_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    for order, mark in (("<", b"II"), (">", b"MM")):
+        for kind, form in ((3, "H2x"), (4, "I")):
+            entries = [struct.pack(f"{order}HHI{form}", 256 + k, kind, 1, 24 + k) for k in (0, 1)]
+            path.write_bytes(mark + struct.pack(order + "HIH", 42, 8, 2) + b"".join(entries))
+            assert checked_extent(path, "TIFF").size == (24, 25)
+            entries = [struct.pack(f"{order}HHQ{form}4x", 256 + k, kind, 1, 24 + k) for k in (0, 1)]
+            head = mark + struct.pack(order + "HHHQQ", 43, 8, 0, 16, 2)
+            path.write_bytes(head + b"".join(entries))
+            assert checked_extent(path, "TIFF").size == (24, 25)
+
+
+def test_bytes_between_the_segments_of_a_jpeg_are_skipped(tmp_path: Path) -> None:
+    content, path = encoded("JPEG"), tmp_path / "a.jpg"
+    path.write_bytes(content[:2] + b"\xff\xff\0\0" + content[2:])
+    assert checked_extent(path, "JPEG").size == (24, 40)
+
+
 def test_16_bits_are_read_to_their_end_too(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     path.write_bytes(encoded("PNG"))

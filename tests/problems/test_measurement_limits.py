@@ -82,6 +82,16 @@ def test_wide_kernels_are_refused_before_they_are_read(
         read_measurement(path)
 
 
+def test_many_arrays_are_refused_before_they_are_read(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("pnpcm.io.arrays._array", refused_unless_small)
+    path = tmp_path / "a.npz"
+    content = json.dumps({"task": {"type": "Denoise"}, "sigma_y": 0.05})
+    more = {f"task.a{k}": np.zeros((600, 600), np.float32) for k in range(3)}
+    np.savez_compressed(path, y=Y, pnpcm=np.array(content), **more)
+    with pytest.raises(ArgumentError, match=r"task\.a0 of .* expected arrays of at most 1024×1024"):
+        read_measurement(path)
+
+
 READ = arrays._array
 
 

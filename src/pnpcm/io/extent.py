@@ -69,10 +69,16 @@ def _jpeg(file: BinaryIO) -> Extent:
     for _ in range(PARTS):
         file.seek(at)
         head = file.read(9)
-        if len(head) < 9 or head[0] != 0xFF or at > BESIDE:
+        if len(head) < 9 or at > BESIDE:
             break
-        if head[1] == 0xFF or head[1] in (0x01, *range(0xD0, 0xD9)):  # padding, marks alone
-            at += 1 if head[1] == 0xFF else 2
+        if head[0] != 0xFF or head[1] in (
+            0x00,
+            0xFF,
+        ):  # bytes between segments, which decoders skip
+            at += 1
+            continue
+        if head[1] in (0x01, *range(0xD0, 0xD9)):  # marks alone
+            at += 2
             continue
         if 0xC0 <= head[1] <= 0xCF and head[1] not in (0xC4, 0xC8, 0xCC):
             height, width = struct.unpack(">HH", head[5:])
@@ -107,8 +113,8 @@ def _tiff(file: BinaryIO) -> Extent:
     for _ in range(min(parts, PARTS)):
         tag, kind, *_, value = struct.unpack(order + entry, read := file.read(20 if big else 12))
         if tag in sides:
-            at = struct.calcsize(order + entry) - (8 if big else 4)
-            sides[tag] = struct.unpack_from(order + "H", read, at)[0] if kind == 3 else value
+            at, form = (12 if big else 8), {3: "H", 4: "I"}.get(kind)
+            sides[tag] = struct.unpack_from(order + form, read, at)[0] if form else value
     size = sides[256], sides[257]
     return Extent(size, _bytes_of(size) + BEHIND)
 

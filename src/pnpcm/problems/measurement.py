@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,9 +86,8 @@ def read_measurement(
             move = "k-space is read by pnpcm mri" if is_scan else "give such a file or an image"
             raise ArgumentError(f"{path} is not {format}, it holds {found}; {move}")
         content: dict[str, Any] = json.loads(str(file["pnpcm"]))
-        for name in file.names:
-            if name.startswith("task."):
-                _check_size(path, name, file.shape(name), file.shape("y"))
+        shapes = {n: file.shape(n) for n in file.names if n.startswith("task.")}
+        _check_sizes(path, shapes, file.shape("y"))
         arrays = {
             name.removeprefix("task."): torch.from_numpy(file[name])
             for name in file.names
@@ -108,13 +107,16 @@ def read_measurement(
     return measured
 
 
-def _check_size(path: Path, name: str, shape: tuple[int, ...], y_shape: tuple[int, ...]) -> None:
-    """Refuse an array of a task that is larger than y and than the widest kernel."""
-    if math.prod(shape) > max(math.prod(y_shape), WIDEST_KERNEL**2):
+def _check_sizes(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], y_shape: tuple[int, ...]
+) -> None:
+    """Refuse arrays of a task that are larger than y and than the widest kernel."""
+    if sum(map(math.prod, shapes.values())) > max(math.prod(y_shape), WIDEST_KERNEL**2):
+        name = max(shapes, key=lambda each: math.prod(shapes[each]))
         raise ArgumentError(
-            f"{name} of {path} has shape {shape}, expected at most {WIDEST_KERNEL}×{WIDEST_KERNEL} "
-            f"numbers, or as many as y, which has shape {y_shape}; write the file again with "
-            "pnpcm simulate"
+            f"{name[:40]} of {path} has shape {shapes[name]}, expected arrays of at most "
+            f"{WIDEST_KERNEL}×{WIDEST_KERNEL} numbers in all, or as many as y, which has shape "
+            f"{y_shape}; write the file again with pnpcm simulate"
         )
 
 
