@@ -74,7 +74,7 @@ def _jpeg(file: BinaryIO) -> Extent:
         if head[0] != 0xFF or head[1] in (
             0x00,
             0xFF,
-        ):  # bytes between segments, which decoders skip
+        ):  # between segments; decoders skip it
             at += 1
             continue
         if head[1] in (0x01, *range(0xD0, 0xD9)):  # marks alone
