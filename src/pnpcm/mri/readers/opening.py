@@ -103,7 +103,7 @@ def checked(
                 f"kspace of {path} has NaN or infinite values in slice {i}; expected finite "
                 f"values: leave the slice out or export the file again"
             )
-        largest = float(slice_.abs().max())
+        largest = float(slice_.abs().max()) if slice_.numel() else 0.0
         if largest > 0 and not SMALLEST <= largest <= LARGEST:
             raise _out_of_range(path, i, largest)
         return slice_ if mask is None else torch.where(mask, slice_, 0)
