@@ -47,6 +47,10 @@ def test_the_size_is_in_the_header_and_the_end_near_the_pixels(tmp_path: Path, k
     path.write_bytes(content)
     found = checked_extent(path, kind_of(content) or "")
     assert found.size == (24, 40)
+    assert found.end == len(content)
+    with path.open("ab") as file:
+        file.truncate(2**30)
+    found = checked_extent(path, kind_of(content) or "")
     assert len(content) <= found.end <= len(content) + CODED * 24 * 40 + BESIDE + BEHIND
     if kind in ("PNG", "WEBP"):
         assert found.end == len(content)

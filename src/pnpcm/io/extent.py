@@ -40,7 +40,7 @@ def checked_extent(path: Path, kind: str) -> Extent:
             f"{path} has {length} bytes, but its picture ends before byte {extent.end + 1}; save "
             "the picture alone"
         )
-    return extent
+    return extent._replace(end=min(extent.end, length))  # reading allocates what it is asked for
 
 
 def _bytes_of(size: tuple[int, int]) -> int:
