@@ -282,6 +282,9 @@ class Copy:
     def files(self, target: Path) -> list[str]:
         return [target.name]
 
+    def check(self, path: Path) -> None:
+        pass
+
     def unwatched(self) -> Copy:
         return self
 

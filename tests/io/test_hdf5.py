@@ -144,3 +144,120 @@ def test_a_crash_of_the_library_is_an_error(tmp_path: Path, monkeypatch: Any) ->
     monkeypatch.setattr(hdf5, "in_child", crash)
     with pytest.raises(ArgumentError, match=r"scan\.h5 cannot be read as HDF5 .*SIGSEGV"):
         read_scan(tmp_path / "scan.h5")
+
+
+def reads(monkeypatch: Any) -> list[str]:
+    """Names of the data sets that this process reads from now on."""
+    found: list[str] = []
+    whole = h5py.Dataset.__getitem__
+
+    def noted(data: Any, *arguments: Any, **options: Any) -> Any:
+        found.append(data.name)
+        return whole(data, *arguments, **options)
+
+    monkeypatch.setattr(h5py.Dataset, "__getitem__", noted)
+    return found
+
+
+def test_long_texts_are_refused_before_they_are_read(tmp_path: Path, monkeypatch: Any) -> None:
+    path, size = tmp_path / "scan.h5", hdf5.TEXT + 1
+    long = {"data": [b"<a/>"], "dtype": f"S{size}", "compression": "gzip"}
+    with h5py.File(path, "w") as file:
+        file["kspace"] = KSPACE
+        file.create_dataset("ismrmrd_header", **long)
+        file.create_dataset("texts", **long)
+    found = reads(monkeypatch)
+    words = f"ismrmrd_header of .* is a text of {size} bytes, expected at most {hdf5.TEXT}"
+    with pytest.raises(ArgumentError, match=words):
+        read_scan(path)
+    with pytest.raises(ArgumentError, match=r"texts of .* holds texts, expected numbers"):
+        read_scan(path, key="texts")
+    assert found == []
+
+
+def test_a_chunk_is_inflated_once_for_all_of_its_slices(tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "scan.h5"
+    kspace = np.stack([KSPACE[0] + k for k in range(10)]).astype(np.complex64)
+    images = np.abs(kspace[:, 0])
+    with h5py.File(path, "w") as file:
+        file.create_dataset("kspace", data=kspace, compression="gzip", chunks=(4, 3, 8, 6))
+        file.create_dataset(
+            "reconstruction_rss", data=images, compression="gzip", chunks=(10, 8, 6)
+        )
+    scan = read_scan(path)
+    assert scan.target is not None
+    found = reads(monkeypatch)
+    for i in range(10):
+        scan.kspace(i).zero_()  # what was read before is not what is kept
+        assert np.array_equal(scan.kspace(i).numpy(), kspace[i])
+        assert np.array_equal(scan.target(i).numpy(), images[i])
+    assert found.count("/kspace") == 3
+    assert found.count("/reconstruction_rss") == 1
+    words = r"has 4×3×8×6 = 576 samples in the slices of a chunk, more than the 500"
+    with pytest.raises(ArgumentError, match=words):
+        read_scan(path, max_pixels=500)
+
+
+def test_lines_in_large_compressed_chunks_are_refused(tmp_path: Path) -> None:
+    ismrmrd = pytest.importorskip("ismrmrd")
+    path = tmp_path / "scan.h5"
+    lines = np.zeros(5000, [("head", ismrmrd.hdf5.acquisition_header_dtype)])
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a/data", data=lines, compression="gzip", chunks=(5000,))
+        file["a/xml"] = ["<ismrmrdHeader/>"]
+    with pytest.raises(ArgumentError, match=r"a/data of .* in chunks of 1700000 bytes, expected"):
+        read_scan(path)
+
+
+@pytest.mark.parametrize("name", ["mask", "reconstruction_rss"])
+def test_texts_in_the_place_of_numbers_are_not_read(
+    tmp_path: Path, monkeypatch: Any, name: str
+) -> None:
+    path = tmp_path / "scan.h5"
+    with h5py.File(path, "w") as file:
+        file["kspace"] = KSPACE
+        file.create_dataset(name, (2, 1, 1), "S1000000", compression="gzip")[:] = b"x"
+    found = reads(monkeypatch)
+    with pytest.raises(ArgumentError, match=f"{name} of .* holds texts, expected numbers"):
+        read_scan(path)
+    assert f"/{name}" not in found
+
+
+def texts(path: Path, name: str, value: str, count: int) -> None:
+    """A data set of ``count`` texts, all of which lie at the place of the first one."""
+    with h5py.File(path, "w") as file:
+        file["kspace"] = KSPACE
+        data = file.create_dataset(name, (count,), h5py.string_dtype())
+        data[0] = value
+        place = data.id.get_offset()
+    content = bytearray(path.read_bytes())
+    content[place : place + 16 * count] = content[place : place + 16] * count
+    path.write_bytes(content)
+
+
+def test_texts_of_any_length_are_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "scan.h5"
+    texts(path, "notes", "x" * 10_000, 1)
+    assert read_scan(path).n_slices == 2
+    texts(path, "notes", "x" * 10_000, 1000)
+    with pytest.raises(ArgumentError, match="/notes has more bytes than the file"):
+        read_scan(path)
+    texts(path, "notes", "x" * (hdf5.TEXT + 1), 1)
+    with pytest.raises(ArgumentError, match="/notes has a text of 4194305 bytes"):
+        read_scan(path)
+    with h5py.File(path, "w", libver="latest") as file:
+        file["kspace"] = KSPACE
+        file["kspace"].attrs["long"] = np.zeros(hdf5.TEXT, "S2")
+    with pytest.raises(ArgumentError, match="the attribute long has more than 4194304 bytes"):
+        read_scan(path)
+
+
+def test_headers_of_lines_are_in_the_budget(tmp_path: Path) -> None:
+    ismrmrd = pytest.importorskip("ismrmrd")
+    path = tmp_path / "scan.h5"
+    dtype = np.dtype([("head", ismrmrd.hdf5.acquisition_header_dtype), ("more", "S1000")])
+    with h5py.File(path, "w") as file:
+        file.create_dataset("a/data", data=np.zeros(5000, dtype), compression="gzip")
+        file["a/xml"] = ["<ismrmrdHeader/>"]
+    with pytest.raises(ArgumentError, match=r"5000×\d+ = \d+ numbers in headers of lines, more"):
+        read_scan(path, max_pixels=10**5)

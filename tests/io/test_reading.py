@@ -10,7 +10,7 @@ import pytest
 
 from pnpcm.errors import ArgumentError, CheckpointError, ShapeError
 from pnpcm.io import reading as module
-from pnpcm.io.reading import Budget, memory, read_json, reading
+from pnpcm.io.reading import Budget, memory, read_json, read_text, reading
 
 
 @pytest.mark.parametrize(
@@ -101,3 +101,22 @@ def test_json_is_an_object(tmp_path: Path) -> None:
             read_json(path, "a preset")
     path.write_text('{"a": 1}')
     assert read_json(path, "a preset") == {"a": 1}
+
+
+def test_long_text_files_are_refused_before_they_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("{}", encoding="utf-8")
+    assert read_json(path, "JSON") == {}
+    with path.open("ab") as file:
+        file.truncate(2**40)  # zeros that take no place on the disk
+    with pytest.raises(ArgumentError, match=r"1099511627776 bytes, expected a text of at most 67"):
+        read_json(path, "JSON")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_pipes_and_devices_are_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name in ("pipe", "zero"):
+        with pytest.raises(ArgumentError, match=f"{name} is a pipe or a device, expected a file"):
+            read_text(tmp_path / name)

@@ -302,3 +302,13 @@ def test_what_is_refused() -> None:
         espirit(good.real, (64, 60))
     with pytest.raises(ShapeError, match="shape"):
         espirit(good[0], (64, 60))
+
+
+def test_kernels_that_need_more_memory_than_there_is_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calibration = torch.ones(8, 24, 24, dtype=torch.complex64)
+    monkeypatch.setitem(espirit.__globals__, "memory", lambda: 2**20)
+    words = r"kernel is 6, whose blocks of a calibration of 24×24 with 8 coils need 0.0031 GiB"
+    with pytest.raises(ArgumentError, match=words):
+        espirit(calibration, (32, 32))

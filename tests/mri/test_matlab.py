@@ -82,3 +82,25 @@ def test_cut_off_files_are_refused(tmp_path: Path, compressed: bool) -> None:
         path.write_bytes(content[:end])
         with pytest.raises(ArgumentError, match=r"a\.mat"):
             read_scan(path)
+
+
+def test_zeros_behind_the_arrays_are_not_walked_through(tmp_path: Path) -> None:
+    path = tmp_path / "a.mat"
+    path.write_bytes(header((2, 3), 6))
+    with path.open("ab") as file:
+        file.truncate(2**33)  # zeros that take no place on the disk, and 10⁹ elements
+    found, names = read_matlab(path, ["kspace"], ROOM)
+    assert found["kspace"].shape == (2, 3)
+    assert names == ["kspace"]
+
+
+def test_the_number_of_variables_is_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "a.mat"
+    path.write_bytes(header((2, 3), 6) + struct.pack("<II", 1, 0) * 20_000)
+    with pytest.raises(ArgumentError, match="more than 10000 variables"):
+        read_scan(path)
+    path.write_bytes(header((2, 3), 6))
+    names = {f"{'n' * 25}_{k:03}": 1.0 for k in range(300)}
+    io.savemat(path, names)
+    with pytest.raises(ArgumentError, match=r"has no kspace, it holds n+_000, .*_019, …;"):
+        read_scan(path)

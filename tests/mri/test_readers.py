@@ -626,6 +626,81 @@ def test_values_that_are_no_numbers_are_found_in_their_slice(tmp_path: Path, bad
         assert not bool(scan.kspace(2).any())  # an empty slice is a slice
 
 
+ODD = ["nan", "0", "-48", "1e300", "inf", "1e-300"]
+
+
+@pytest.mark.parametrize("side", ODD)
+def test_a_field_of_view_that_is_none_is_unknown(tmp_path: Path, side: str) -> None:
+    for name, header in (
+        ("encodedSpace", xml(fov_y=side)),
+        ("encodedSpace", xml().replace("<x>128<", f"<x>{side}<")),
+        ("reconSpace", xml(crop_fov=side)),
+        ("reconSpace", xml().replace("<x>64</x><y>40", f"<x>{side}</x><y>40")),
+    ):
+        start, value = f"the fieldOfView_mm of {name} is ", f"{float(side):g}"
+        path = tmp_path / "a.mrd"
+        path.unlink(missing_ok=True)
+        lines = slice_lines(RAW[0], **AXES)
+        for scan in (
+            read_scan(fastmri(tmp_path / "a.h5", kspace=RAW.numpy(), ismrmrd_header=header)),
+            read_scan(ismrmrd_file(path, header, lines)),
+        ):
+            assert scan.size == (64, 24)  # what was measured
+            assert close(scan.kspace(0), RAW[0])
+            (note,) = (note for note in scan.notes if note.startswith(start))
+            assert value in note
+            assert note.endswith(", which is taken for unknown")
+            assert all(0.1 < length < 100 for length in scan.geometry.voxel)
+
+
+def test_fields_of_view_of_another_scale_are_unknown(tmp_path: Path) -> None:
+    header = xml(crop_fov=40).replace("<x>64</x><y>40", "<x>0.01</x><y>40")
+    scan = read_scan(fastmri(tmp_path / "a.h5", kspace=RAW.numpy(), ismrmrd_header=header))
+    assert scan.size == (64, 24)
+    assert any("reconSpace is 0.01 × 40 × 5, which is taken for unknown" in n for n in scan.notes)
+
+
+def test_numbers_of_thousands_of_digits_are_unknown(tmp_path: Path) -> None:
+    many = "9" * 4000
+    for header in (
+        xml(crop=many),
+        xml(slab=many),
+        xml(w=many),
+        xml(limits=limits("kspace_encoding_step_1", 0, int(many), 23)),
+    ):
+        scan = read_scan(fastmri(tmp_path / "a.h5", kspace=RAW.numpy(), ismrmrd_header=header))
+        assert scan.n_slices == 3
+        assert max(map(len, scan.notes)) < 200
+
+
+@pytest.mark.parametrize("place", [float("nan"), float("inf"), 1e30])
+def test_slices_at_no_place_keep_their_index(tmp_path: Path, place: float) -> None:
+    lines = [
+        line
+        for n in range(3)
+        for line in slice_lines(RAW[n], idx={"slice": n}, **AXES, position=(place, 0, 0))
+    ]
+    scan = read_scan(ismrmrd_file(tmp_path / "a.mrd", xml(), lines))
+    assert close(scan.slices(range(3)), TRUTH)
+    assert not scan.geometry.known
+    assert any("neither orientation nor position" in note for note in scan.notes)
+
+
+@pytest.mark.parametrize("factor", [1e-60, 1e-40, 1e-25, 1e20, 1e35])
+def test_numbers_whose_squares_are_none_are_refused(tmp_path: Path, factor: float) -> None:
+    """At 1e20 and above images were wrong without a word."""
+    kspace = TRUTH.numpy().astype(np.complex128)
+    kspace[1] *= factor
+    np.savez(tmp_path / "a.npz", kspace=kspace)
+    fastmri(tmp_path / "a.h5", kspace=kspace)
+    for name in ("a.npz", "a.h5"):
+        scan = read_scan(tmp_path / name)
+        assert close(scan.kspace(0), TRUTH[0])
+        words = rf"largest value of kspace of .*{name} in slice 1 is .*, expected 1e-18 to 1e\+18"
+        with pytest.raises(ArgumentError, match=words):
+            scan.kspace(1)
+
+
 # all of them
 
 

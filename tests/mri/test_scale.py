@@ -69,3 +69,9 @@ def test_a_narrow_mask_falls_back_to_all_samples() -> None:
     mask = torch.zeros(64, 72, dtype=torch.bool)
     mask[28:36, 30:42] = True
     assert kspace_noise_std(kspace * mask, mask) == pytest.approx([1, 1], rel=0.2)
+
+
+@pytest.mark.parametrize("convention", ["p99.5=0", "p99.5=0.000", "p50=" + "9" * 400, "p101=1", ""])
+def test_scales_that_would_be_zero_or_infinite_are_refused(convention: str) -> None:
+    with pytest.raises(ArgumentError, match="expected 'max' or"):
+        intensity_scale(torch.ones(1, 2, 4, 4), convention)

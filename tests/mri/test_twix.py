@@ -270,3 +270,14 @@ def test_bart_reads_the_same_phantom(tmp_path: Path) -> None:
 @needs(SAMPLES)
 def test_the_echo_planar_sample_is_refused() -> None:
     refused(resolve(f"{SAMPLES}/epi.dat"), r"is an echo-planar scan \(EPI, .*ep2d_bold")
+
+
+@pytest.mark.parametrize("side", ["0", "-48", "1e300", "nan", "inf"])
+@pytest.mark.parametrize("name", ["dReadoutFOV", "dPhaseFOV"])
+def test_a_field_of_view_that_is_none_is_unknown(tmp_path: Path, name: str, side: str) -> None:
+    changes = {f"sSliceArray.asSlice[0].{name}": side}
+    path = write_twix(tmp_path / "a.dat", lines_of(RAW[0]), **changes)
+    scan = read_scan(path)
+    assert any("which is taken for unknown" in note for note in scan.notes)
+    assert scan.size == (32, 12)
+    assert scan.geometry.voxel == (1, 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,88 @@ def test_one_bad_file_in_the_cache_does_not_break_the_list(
     assert len(damaged) == len(bad) + 2
     assert sum("good" in line and "cached" in line and "damaged" not in line
                for line in out.splitlines()) == 1  # fmt: skip
+
+
+def repeated(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Weights of 8000 instead of 8 channels, each a single stored number."""
+    sizes = {n: [8000 if side == 8 else side for side in t.shape] for n, t in weights.items()}
+    return {name: torch.zeros(1).expand(size) for name, size in sizes.items()}
+
+
+def shared(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """All weights are parts of one stored tensor."""
+    one = torch.zeros(8 * 8 * 9)
+    return {name: one[: t.numel()].view(t.shape) for name, t in weights.items()}
+
+
+def sparse(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: t.to_sparse() for name, t in weights.items()}
+
+
+def without_values(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: t.to("meta") for name, t in weights.items()}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (repeated, r"has \d+ bytes, but its tensors need 41\d+ .*shape \(8000, 8000, 3, 3\)"),
+        (shared, r"has \d+ bytes, but its tensors need \d+ "),
+        (sparse, r"holds model\.0\.weight as a torch.sparse_coo tensor on cpu, expected a dense"),
+        (without_values, r"holds model\.0\.weight as a torch.strided tensor on meta"),
+    ],
+)
+def test_weights_of_other_libraries_are_in_their_file(
+    edit: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]],
+    words: str,
+    zipped: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "dncnn_25.pth"
+    weights = build_denoiser(DenoiserConfig("dncnn", 1, (8,), 20)).state_dict()
+    torch.save(weights, path, _use_new_zipfile_serialization=zipped)
+    assert isinstance(load_prior(path), DenoiserPrior)
+    torch.save(edit(weights), path, _use_new_zipfile_serialization=zipped)
+    monkeypatch.setattr("pnpcm.priors.denoiser.fill", None)  # which would build the weights
+    with pytest.raises(CheckpointError, match=words) as caught:
+        load_prior(path)
+    assert "\n" not in str(caught.value)
+
+
+DOMAIN = {"mean": [0.0, 1.0], "precision": [[1.0, 0.0], [0.0, 1.0]], "limit": 2.0}
+INFOS: dict[str, tuple[Any, str]] = {
+    "no object": ([["name", "a"]], "info is a list, expected an object"),
+    "name": ({"name": {"a": 1}}, "info.name is not a line of up to 100 characters"),
+    "long name": ({"name": "n" * 101}, "info.name is not a line"),
+    "control characters": ({"name": "a\x1b[2J"}, "info.name is not a line"),
+    "scale": ({"scale": 3}, "info.scale is not a line"),
+    "control": ({"control": [1]}, "info.control is not an object"),
+    "training": ({"training": {"a": 1}}, "info.training is not a list of objects"),
+    "stage": ({"training": [3]}, "info.training is not a list of objects"),
+    "table": ({"training": [{"psnr_by_sigma": [1]}]}, "psnr_by_sigma without numbers up to 200"),
+    "word": ({"training": [{"psnr_by_sigma": {"0.1": "x"}}]}, "without numbers up to 200"),
+    "infinite": ({"training": [{"psnr_by_sigma": {"0.1": -HUGE}}]}, "without numbers up to 200"),
+    "large": ({"training": [{"psnr_by_sigma": {"0.1": 1e5}}]}, "without numbers up to 200"),
+    "domain": ({"domain": "brains"}, "info.domain is not an object of mean, precision, limit"),
+    "part of it": ({"domain": {"mean": [0.0]}}, "info.domain is not an object of mean"),
+    "rows": ({"domain": DOMAIN | {"mean": [0.0]}}, "precision has 2 rows for a mean of 1 numbers"),
+    "words": ({"domain": DOMAIN | {"mean": ["x", "y"]}}, "could not convert string to float"),
+    "not a number": ({"domain": DOMAIN | {"mean": [0.0, float("nan")]}}, "got nan"),
+    "no limit": ({"domain": DOMAIN | {"limit": 0}}, "limit positive, got 0"),
+    "much": ({"notes": "x" * 2**20}, r"a pnpcm header of \d{7} characters, expected at most"),
+}
+
+
+@pytest.mark.parametrize("name", INFOS)
+def test_what_is_told_about_a_training_is_checked_when_it_is_read(name: str, path: Path) -> None:
+    edit, message = INFOS[name]
+    header = read_header(path)
+    rewrite(path, json.dumps(header | {"info": {"domain": DOMAIN, "name": "a"}}))
+    load_prior(path)
+    rewrite(path, json.dumps(header | {"info": edit}))
+    with pytest.raises(CheckpointError, match=message) as caught:
+        load_prior(path)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -1,12 +1,15 @@
 """Input files in folders, outputs of earlier runs among them, and names of outputs."""
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pnpcm.errors import ArgumentError
 from pnpcm.recon.inputs import Input, find_inputs, photo_targets
+from pnpcm.training.sources import Folder
 
 SUFFIXES = (".png", ".jpg", ".npz")
 
@@ -140,3 +143,29 @@ def test_an_input_is_never_an_output(tmp_path: Path) -> None:
     (tmp_path / "folder.png").mkdir()
     targets = photo_targets(inputs[:1], ["t"], tmp_path / "folder.png")
     assert targets == [tmp_path / "folder.png" / "a.t.png"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="has no pipes")
+def test_only_regular_files_of_a_folder_are_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe never ends, and a link to /dev/zero would fill the memory."""
+    touch(tmp_path, "a.png", "b.png")
+    write_record(tmp_path, "a.denoise", "a.png", ["a.denoise.png"])
+    endings = ("png", "npz", "denoise.result.json")
+    for ending in endings:
+        os.mkfifo(tmp_path / f"pipe.{ending}")
+        (tmp_path / f"zero.{ending}").symlink_to("/dev/zero")
+    (tmp_path / "link.png").symlink_to(tmp_path / "b.png")
+    opened = []
+    whole = Path.read_text
+
+    def noted(path: Path, *arguments: Any, **options: Any) -> str:
+        opened.append(path.name)
+        return whole(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", noted)
+    assert found(tmp_path) == ["a.png", "b.png", "link.png"]
+    assert opened == ["a.denoise.result.json"]
+    names = [p.name for p in Folder(tmp_path).paths]  # of a training
+    assert sorted(names) == ["a.denoise.png", "a.png", "b.png", "link.png"]

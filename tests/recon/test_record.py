@@ -40,6 +40,9 @@ class Copy:
     def files(self, target: Path) -> list[str]:
         return [target.name, *(f"{target.stem}{ending}" for ending in self.more)]
 
+    def check(self, path: Path) -> None:
+        pass
+
     def unwatched(self) -> "Copy":
         return self
 

@@ -62,7 +62,8 @@ class Scans:
         self._last: tuple[int, Measured, Tensor] | None = None
         self.slices: list[tuple[Path, int]] = []
         count = 0
-        for file in sorted(p for p in path.rglob("*") if p.suffix in HDF5_SUFFIXES):
+        files = (p for p in path.rglob("*") if p.suffix in HDF5_SUFFIXES and p.is_file())
+        for file in sorted(files):
             with hdf5.opened(file, "fastMRI") as volume:
                 kind = str(volume.attrs.get("acquisition", ""))
                 shape: tuple[int, ...] = ()

@@ -83,7 +83,7 @@ class Store:
         yield from (row for key, row in lost.items() if key not in seen)
 
     def _all(self, columns: tuple[str, ...]) -> Iterator[Saved]:
-        for path in sorted(self.folder.glob(f"rows*{SUFFIX}")):
+        for path in sorted(p for p in self.folder.glob(f"rows*{SUFFIX}") if p.is_file()):
             with _reading(path), closing(_opened(path)) as base:
                 # a writer that was killed, or has just started, leaves a file without the table
                 if not base.execute("SELECT name FROM sqlite_master").fetchone():

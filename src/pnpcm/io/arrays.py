@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -40,14 +40,24 @@ class Archive:
         return name in self._members
 
     def __getitem__(self, name: str) -> Array:
+        member = self._member(name)
+        with self._file.open(member) as stream:
+            return _array(self.path, stream, member.file_size, self._budget)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, of which only the header is read."""
+        member = self._member(name)
+        with self._file.open(member) as stream:
+            return _described(stream, member.file_size)[0]
+
+    def _member(self, name: str) -> zipfile.ZipInfo:
         if name not in self._members:
             found = ", ".join(self.names) or "nothing"
             raise ArgumentError(f"{self.path} has no array {name!r}; it has {found}")
         member = self._members[name]
         if member.compress_type not in METHODS:
             raise ValueError(f"{name} has the compression {member.compress_type} of zip files")
-        with self._file.open(member) as stream:
-            return _array(self.path, stream, member.file_size, self._budget)
+        return member
 
 
 @contextmanager
@@ -63,13 +73,26 @@ def opened_npz(path: Path, format: str, budget: Budget) -> Iterator[Archive]:
             yield Archive(path, file, budget)
 
 
-def read_array(path: Path, budget: Budget, *, format: str = "a .npy file of numbers") -> Array:
-    """The array of a ``.npy`` file, or the first of an ``.npz``."""
+def read_array(
+    path: Path,
+    budget: Budget,
+    *,
+    format: str = "a .npy file of numbers",
+    accept: Callable[[tuple[int, ...]], None] = lambda shape: None,
+) -> Array:
+    """The array of a ``.npy`` file, or the first of an ``.npz``.
+
+    ``accept`` raises an error for a shape that is not wanted; it is called before numbers are read.
+    """
     with reading(path, format):
         if zipfile.is_zipfile(path):
             with opened_npz(path, format, budget) as file:
-                return file[file.names[0] if file.names else "array"]
+                name = file.names[0] if file.names else "array"
+                accept(file.shape(name))
+                return file[name]
         with path.open("rb") as stream:
+            accept(_described(stream, path.stat().st_size)[0])
+            stream.seek(0)
             return _array(path, stream, path.stat().st_size, budget)
 
 

@@ -24,6 +24,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io.extent import checked_extent
 from pnpcm.io.reading import Budget, reading
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -38,6 +39,8 @@ OPENERS: dict[str, Callable[[io.BytesIO], ImageFile.ImageFile]] = {
 }
 DENSEST = {"JPEG": 512, "BMP": 128}
 """Most pixels per byte: a JPEG has at least one bit per 64 pixels, runs of a BMP have up to 255."""
+SCANS = 100
+"""Most scans of a JPEG, each of which takes the time of a whole picture (libtiff's limit, too)."""
 _LOCK = Lock()
 
 
@@ -54,6 +57,14 @@ def kind_of(head: bytes) -> str | None:
     return "BMP" if head[:2] == b"BM" else None
 
 
+def read_picture(path: Path, kind: str, budget: Budget) -> bytes:
+    """The content of a file up to the end of its picture, whose size is checked first."""
+    extent = checked_extent(path, kind)
+    check_size(path, extent.size, 1, budget)
+    with path.open("rb") as file:
+        return file.read(extent.end)
+
+
 @contextmanager
 def opened_picture(
     path: str | Path, content: bytes, kind: str, budget: Budget, *, frames: int | None = None
@@ -63,6 +74,7 @@ def opened_picture(
     ``frames``: number of frames, if it is known.
     """
     if kind == "JPEG":
+        _check_number_of_scans(path, content)
         content = _strict_jpeg(content)
     with _no_pillow_limit(), OPENERS[kind](io.BytesIO(content)) as picture:
         check_size(path, picture.size, frames or int(getattr(picture, "n_frames", 1)), budget)
@@ -129,6 +141,8 @@ def png_chunks(content: bytes) -> dict[bytes, bytes]:
             data.append(body)
         else:
             found.setdefault(name, body)
+        if name == b"IEND":
+            break
         at += 12 + size
     return found | {b"IDAT": b"".join(data)}
 
@@ -171,6 +185,16 @@ _PADDING = b"\0" * 16
 """libjpeg reads up to 8 bytes ahead."""
 _NOISE = bytes(1 + (212 + 97 * i) % 254 for i in range(1024))
 """Bytes that are neither 0 nor 255, so that they are data of a scan and no marks."""
+
+
+def _check_number_of_scans(path: str | Path, content: bytes) -> None:
+    """Refuse a JPEG whose time of decoding is not that of its pixels."""
+    _, scans, _, _ = _jpeg_scans(content)
+    if len(scans) > SCANS:
+        raise ArgumentError(
+            f"{path} has {len(scans)} scans, expected at most {SCANS}, since each one takes the "
+            "time of a whole picture; save it again, as a JPEG without progressive scans"
+        )
 
 
 def _strict_jpeg(content: bytes) -> bytes:

@@ -22,6 +22,8 @@ from typing import Any
 from pnpcm.errors import REMEDIES, ArgumentError, MissingExtraError, PnPCMError
 
 COMPLETE = "check that it is such a file and that it was copied completely"
+LONGEST_TEXT = 2**26
+"""Bytes of a text file (JSON, YAML, headers of BART) above which it is refused."""
 SHARE = 0.75
 """Part of the machine's memory that one file may need."""
 UNKNOWN = 8 * 2**30
@@ -72,12 +74,23 @@ def check_regular(path: str | Path, error: type[PnPCMError] = ArgumentError) -> 
         )
 
 
+def read_text(path: Path, most: int = LONGEST_TEXT) -> str:
+    """The text of a file of at most ``most`` bytes, in UTF-8."""
+    check_regular(path)
+    size = path.stat().st_size
+    if size > most:
+        raise ArgumentError(
+            f"{path} has {size} bytes, expected a text of at most {most}; give another file"
+        )
+    return path.read_text(encoding="utf-8")
+
+
 def read_json(
     path: str | Path, format: str, *, move: str = COMPLETE, error: type[PnPCMError] = ArgumentError
 ) -> dict[str, Any]:
     """The object in a JSON file; see :func:`reading`."""
     with reading(path, format, move=move, error=error):
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
+        values = json.loads(read_text(Path(path)))
         if not isinstance(values, dict):
             raise ValueError(f"a {type(values).__name__}, expected an object")
         return values

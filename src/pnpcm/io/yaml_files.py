@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpcm.errors import ArgumentError, UnknownNameError
-from pnpcm.io.reading import library, reading
+from pnpcm.io.reading import library, read_text, reading
 
 DEPTH = 50
 """Largest number of lists or mappings inside each other."""
@@ -23,7 +23,7 @@ def read_mapping(path: str | Path, what: str, examples: str) -> dict[str, Any]:
     if not path.is_file():
         raise ArgumentError(f"{what} is {path}, which is not a file; see {examples} for examples")
     with reading(f"{what} {path}", "YAML", move=f"see {examples} for examples"):
-        values = _load(path.read_text(encoding="utf-8"))
+        values = _load(read_text(path))
     if not isinstance(values, dict):
         raise ArgumentError(f"{what} {path} must be a mapping of fields, see {examples}")
     return values

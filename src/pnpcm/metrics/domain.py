@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d, avg_pool2d, interpolate
 
-from pnpcm.errors import ShapeError
+from pnpcm.errors import ArgumentError, ShapeError
 
 OCTAVES = 4
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
@@ -33,6 +33,10 @@ LEAST_SIDE = 48
 """Smaller images have no statistics."""
 LARGEST_SIDE = 384
 """Of larger images the centre is used: an octave is a size in pixels."""
+MOST = 1000
+"""Most statistics that a file can have; ours have 27."""
+LARGEST = 1e9
+"""Largest number among the statistics and in the inverse of their covariance."""
 SHARE = 0.99
 FOLDS = 4
 
@@ -44,6 +48,21 @@ class Domain:
     mean: tuple[float, ...]
     precision: tuple[tuple[float, ...], ...]
     limit: float
+
+    def __post_init__(self) -> None:
+        n = len(self.mean)
+        if not 1 <= n <= MOST or [len(row) for row in self.precision] != [n] * n:
+            raise ShapeError(
+                f"precision has {len(self.precision)} rows for a mean of {n} numbers; expected as "
+                f"many rows and columns as numbers, at most {MOST}"
+            )
+        rows = (self.mean, *self.precision, (self.limit,))
+        bad = [v for row in rows for v in row if not abs(v) <= LARGEST]
+        if bad or self.limit < 1 / LARGEST:
+            raise ArgumentError(
+                f"mean, precision and limit must be numbers up to {LARGEST:g} and limit positive, "
+                f"got {[*bad, self.limit][0]:g}"
+            )
 
     def distance(self, x: Tensor) -> float | None:
         """d of an image ``(C, H, W)``; None if it is too small to judge."""

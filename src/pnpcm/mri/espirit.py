@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError
+from pnpcm.io.reading import SHARE, memory
 
 COARSE = 6
 """Coarse grid points per coefficient of G along an axis: an eigenvector bends more than G."""
@@ -43,6 +44,8 @@ eigenvalues, as where the object folds over itself: there G is squared instead."
 STRIP = 4096
 """Pixels whose matrices are held at a time, at least one row of them."""
 
+BLOCK = 32
+"""Bytes for each sample of the blocks: they, their copy and their singular vectors."""
 KERNELS = ((14, 6), (10, 5), (8, 4), (5, 3))
 """Fewest calibration lines for a kernel of this width; see :func:`fit_kernel`."""
 
@@ -349,6 +352,14 @@ def _checked(
         raise ArgumentError(
             f"threshold is {threshold} and crop is {crop}, expected both in [0, 1); "
             "0.02 and 0.95 suit most scans"
+        )
+    blocks = math.prod(n - kernel + 1 for n in shape[-2:])
+    needed, most = BLOCK * blocks * shape[-3] * kernel**2, int(SHARE * memory())
+    if needed > most:
+        raise ArgumentError(
+            f"kernel is {kernel}, whose blocks of a calibration of {shape[-2]}×{shape[-1]} with "
+            f"{shape[-3]} coils need {needed / 2**30:.3g} GiB, expected at most "
+            f"{most / 2**30:.3g}; give a smaller kernel or a narrower calibration"
         )
     largest = calibration.abs().flatten(-3).amax(-1).reshape(-1)
     for i, value in enumerate(largest.tolist()):

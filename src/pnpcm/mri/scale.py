@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 
@@ -27,7 +28,7 @@ def intensity_scale(image: Tensor, convention: str) -> Tensor:
     match = _PERCENTILE.fullmatch(convention)
     if convention == "max":
         top, level = magnitude.amax(1), 1.0
-    elif match is not None and float(match[1]) <= 100:
+    elif match is not None and float(match[1]) <= 100 and 0 < float(match[2]) < math.inf:
         top, level = torch.quantile(magnitude, float(match[1]) / 100, dim=1), float(match[2])
     else:
         raise ArgumentError(f"convention is {convention!r}, expected 'max' or e.g. 'p99.5=0.8'")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from pnpcm.errors import CheckpointError
 from pnpcm.io.reading import reading
+from pnpcm.io.tensors import check_held, load_plain
 
 REDUCTION = 128
 """Ratio of image side to code side: 4 by the features, 32 by the adapter's five levels."""
@@ -204,10 +205,11 @@ def _read_state(path: Path) -> dict[str, Tensor]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"path is {str(path)!r}, which is not a file")
     with reading(path, "a file of tensors written by torch.save", error=CheckpointError):
-        state: Any = torch.load(path, map_location="cpu", weights_only=True)
+        state: Any = load_plain(path)
     if not isinstance(state, dict) or not all(isinstance(t, Tensor) for t in state.values()):
         raise CheckpointError(
             f"path is {str(path)!r}, which holds {type(state).__name__}, expected a plain "
             "dictionary from names to tensors; save the network's state_dict()"
         )
+    check_held(path, state)
     return {str(name).removeprefix("module."): tensor for name, tensor in state.items()}

@@ -31,14 +31,31 @@ from pnpcm.transforms import (
     pad_adjoint,
 )
 
-
 # kernels -----------------------------------------------------------------------------------------
-def gaussian_kernel(size: int, sigma: float) -> Tensor:
-    """Gaussian of ``size`` × ``size`` taps and ``sigma`` pixels: the outer product of its taps."""
-    if int(size) != size or size < 1:
-        raise ArgumentError(f"size must be a whole number of taps, at least 1, got {size}")
+WIDEST_KERNEL = 1024
+"""Pixels of the longest blur. A choice: no image has a longer one, and a number such as 1e9 is
+refused before the memory of its kernel is asked for."""
+
+
+def check_gaussian(size: float, sigma: float) -> None:
+    """Refuse a size that is not a whole number of taps, and a sigma that is not positive."""
+    if not (0 < size <= WIDEST_KERNEL and int(size) == size):
+        raise ArgumentError(f"size must be a whole number of 1 to {WIDEST_KERNEL} taps, got {size}")
     if not 0 < sigma < math.inf:
         raise ArgumentError(f"sigma must be positive, in pixels, got {sigma}")
+
+
+def check_motion(length: float, angle: float) -> None:
+    """Refuse a motion that is not finite, shorter than a pixel or longer than any blur."""
+    if not 1 <= length <= WIDEST_KERNEL:
+        raise ArgumentError(f"length is {length}, expected 1 (no blur) to {WIDEST_KERNEL} pixels")
+    if not math.isfinite(angle):
+        raise ArgumentError(f"angle is {angle}, expected degrees, for example 30")
+
+
+def gaussian_kernel(size: int, sigma: float) -> Tensor:
+    """Gaussian of ``size`` × ``size`` taps and ``sigma`` pixels: the outer product of its taps."""
+    check_gaussian(size, sigma)
     taps = gaussian_taps(int(size), sigma)
     return taps[:, None] * taps[None, :]
 
@@ -56,10 +73,7 @@ def motion_kernel(length: float, angle: float) -> Tensor:
     ``length`` in pixels (1: no blur; odd lengths along an axis are that many equal taps),
     ``angle`` in degrees, counter-clockwise from the horizontal.
     """
-    if not (math.isfinite(length) and length >= 1):
-        raise ArgumentError(f"length is {length}, expected ≥ 1 pixel; 1 means no blur")
-    if not math.isfinite(angle):
-        raise ArgumentError(f"angle is {angle}, expected degrees, for example 30")
+    check_motion(length, angle)
     half = math.ceil((length - 1) / 2)
     offsets = torch.arange(-half, half + 1, dtype=torch.float64)
     row, column = offsets[:, None], offsets[None, :]

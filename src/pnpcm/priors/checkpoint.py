@@ -28,6 +28,7 @@ from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.denoiser import DenoiserPrior, build_denoiser_prior, denoiser_from_state
 from pnpcm.priors.diffusion import DiffusionModel
 from pnpcm.priors.files import INVALID, StateDict, build_empty, check_foreign, fill, read_pt
+from pnpcm.priors.info import checked_info
 
 __all__ = [
     "infer_config",
@@ -44,6 +45,8 @@ KINDS = ("consistency", "edm", "vp")
 FORMAT = 1
 DEEPEST = 50
 """Nesting of a header's JSON above which it is not read; ours have 6 levels."""
+LONGEST = 2**20
+"""Characters of a header above which it is not read; ours have 10 000."""
 NetPrior = ConsistencyModel | DiffusionModel
 FilePrior = NetPrior | DenoiserPrior
 
@@ -243,6 +246,11 @@ def read_header(path: str | Path) -> dict[str, Any]:
             f"{path} is a safetensors file without pnpcm's header; "
             "diffusers folders are read by interop.load_diffusers"
         )
+    if len(text) > LONGEST:
+        raise CheckpointError(
+            f"{path} has a pnpcm header of {len(text)} characters, expected at most {LONGEST}; "
+            "save it again with less info"
+        )
     try:
         header = json.loads(text)
         _check_depth(header)
@@ -290,7 +298,7 @@ def load_saved(path: str | Path) -> FilePrior:
             f"load_prior(name, control={path.name!r})"
         )
     try:
-        kind, options, info = header["kind"], dict(header["options"]), dict(header["info"])
+        kind, options, info = header["kind"], dict(header["options"]), checked_info(header["info"])
         config = config_of(header["network"])
         _check_kind(kind)
     except INVALID as error:

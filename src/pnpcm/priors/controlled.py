@@ -19,6 +19,7 @@ from pnpcm.priors.base import NetworkPrior, consistency_scalings, levels
 from pnpcm.priors.checkpoint import read_header, read_own, write_own
 from pnpcm.priors.consistency import ConsistencyModel
 from pnpcm.priors.files import INVALID, build_empty, fill
+from pnpcm.priors.info import checked_info
 
 
 class ControlledModel(NetworkPrior):
@@ -147,7 +148,7 @@ def load_control(path: str | Path, prior: Prior) -> ControlledModel:
     if header.get("kind") != "control":
         raise CheckpointError(f"{path} holds a prior, not a ControlNet; load it with load_prior")
     try:
-        wanted, info = dict(header["prior"]), dict(header["info"])
+        wanted, info = dict(header["prior"]), checked_info(header["info"])
         config, scaled_hint = (
             UNetConfig.from_dict(header["network"]),
             header["options"]["scaled_hint"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pnpcm.errors import CheckpointError
+from pnpcm.io.tensors import check_held, load_plain
 
 StateDict = Mapping[str, Tensor]
 
@@ -57,9 +57,7 @@ def read_pt(path: Path) -> dict[str, Tensor]:
                 f"{path} is a safetensors file, not a .pt file; our own are read by load_own"
             )
     try:
-        state = torch.load(
-            path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-        )
+        state = load_plain(path)
     except MemoryError:
         raise
     except Exception as error:  # an unpickler can raise anything
@@ -75,6 +73,7 @@ def read_pt(path: Path) -> dict[str, Tensor]:
                 f"{path} holds a {type(tensor).__name__} under {name!r}, expected a flat "
                 "dictionary name → tensor; save the inner state dict alone with torch.save"
             )
+    check_held(path, state)
     return state
 
 

@@ -19,6 +19,7 @@ from pnpcm.io.arrays import NUMBER, read_array
 from pnpcm.io.photos import SUFFIXES, Photo, read_photo
 from pnpcm.io.reading import Budget
 from pnpcm.names import TASK_NAMES, Table
+from pnpcm.operators.blur import WIDEST_KERNEL
 from pnpcm.problems.linear import Deblur, Denoise, Inpaint, SuperRes
 from pnpcm.problems.nonlinear import Jpeg, NonlinearDeblur, PhaseRetrievalTask
 from pnpcm.problems.task import Custom, Task
@@ -121,7 +122,8 @@ class TaskChoice:
         folders = [self.mask.joinpath(*parents[k:]) for k in range(len(parents) + 1)]
         folder = next(each for each in folders if each.is_dir())
         named = [p for p in sorted(folder.iterdir()) if p.stem == path.stem]
-        named = [p for p in named if p.suffix.lower() in SUFFIXES and not p.samefile(path)]
+        named = [p for p in named if p.suffix.lower() in SUFFIXES and p.is_file()]
+        named = [p for p in named if not p.samefile(path)]
         if len(named) != 1:
             found = ", ".join(p.name for p in named) or "none"
             raise ArgumentError(
@@ -181,12 +183,17 @@ def import_operator(name: str, image_shape: tuple[int, ...] | None = None) -> An
 
 def read_kernel(path: Path) -> Tensor:
     """The 2-D blur kernel of a ``.npy`` file."""
-    values = read_array(path, Budget(NUMBER), format="the .npy file of --kernel")
-    if values.ndim != 2 or values.dtype.kind not in "fiu":
-        raise ArgumentError(
-            f"--kernel {path} has shape {values.shape} and dtype {values.dtype}, expected a 2-D "
-            "array of real numbers"
-        )
+
+    def accept(shape: tuple[int, ...]) -> None:
+        if len(shape) != 2 or max(shape) > WIDEST_KERNEL:
+            raise ArgumentError(
+                f"--kernel {path} has shape {shape}, expected a 2-D array with sides of at most "
+                f"{WIDEST_KERNEL} pixels"
+            )
+
+    values = read_array(path, Budget(NUMBER), format="the .npy file of --kernel", accept=accept)
+    if values.dtype.kind not in "fiu":
+        raise ArgumentError(f"--kernel {path} has the dtype {values.dtype}, expected real numbers")
     return torch.from_numpy(values.astype(np.float64))
 
 

@@ -22,13 +22,11 @@ from pnpcm.operators import (
     OperatorBase,
     SuperResolution,
 )
-from pnpcm.operators.blur import gaussian_kernel, motion_kernel
+from pnpcm.operators.blur import WIDEST_KERNEL, gaussian_kernel, motion_kernel
 from pnpcm.operators.crop import canvas_for
 from pnpcm.problems.task import Problem, Shape, Task, conditioning
 
 LARGEST_FACTOR = 64
-WIDEST_KERNEL = 1024
-"""Pixels of the longest blur; wider kernels than images are refused later."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,6 +204,11 @@ class Deblur(Task):
             raise ArgumentError(
                 "deblur needs exactly one of kernel, gaussian and motion; for example gaussian=9,2 "
                 "(size and sigma) or motion=15,30 (length and angle)"
+            )
+        if self.kernel is not None and max(self.kernel.shape, default=0) > WIDEST_KERNEL:
+            raise ArgumentError(
+                f"kernel has shape {tuple(self.kernel.shape)}, expected sides of at most "
+                f"{WIDEST_KERNEL} pixels; crop it to the part that is not zero"
             )
         if self.gaussian is not None and not _fits_gaussian(*self.gaussian):
             raise ArgumentError(

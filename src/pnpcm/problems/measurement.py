@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pnpcm.io.files import write_atomically
 from pnpcm.io.pictures import NEED
 from pnpcm.io.reading import Budget
 from pnpcm.operators import measure
+from pnpcm.operators.blur import WIDEST_KERNEL
 from pnpcm.problems import Task
 
 SUFFIX = ".npz"
@@ -84,6 +86,8 @@ def read_measurement(
             move = "k-space is read by pnpcm mri" if is_scan else "give such a file or an image"
             raise ArgumentError(f"{path} is not {format}, it holds {found}; {move}")
         content: dict[str, Any] = json.loads(str(file["pnpcm"]))
+        shapes = {n: file.shape(n) for n in file.names if n.startswith("task.")}
+        _check_sizes(path, shapes, file.shape("y"))
         arrays = {
             name.removeprefix("task."): torch.from_numpy(file[name])
             for name in file.names
@@ -110,6 +114,19 @@ def is_measurement(path: Path) -> bool:
             return {"pnpcm", "y"} <= {*file.names}
     except ArgumentError:
         return False
+
+
+def _check_sizes(
+    path: Path, shapes: Mapping[str, tuple[int, ...]], y_shape: tuple[int, ...]
+) -> None:
+    """Refuse arrays of a task that are larger than y and than the widest kernel."""
+    if sum(map(math.prod, shapes.values())) > max(math.prod(y_shape), WIDEST_KERNEL**2):
+        name = max(shapes, key=lambda each: math.prod(shapes[each]))
+        raise ArgumentError(
+            f"{name[:40]} of {path} has shape {shapes[name]}, expected arrays of at most "
+            f"{WIDEST_KERNEL}×{WIDEST_KERNEL} numbers in all, or as many as y, which has shape "
+            f"{y_shape}; write the file again with pnpcm simulate"
+        )
 
 
 def preview(measurement: Measurement) -> Tensor | None:

@@ -15,6 +15,7 @@ from pnpcm.core import Prior
 from pnpcm.errors import ArgumentError
 from pnpcm.metrics.lpips import available, lpips
 from pnpcm.operators import JPEG, NonlinearBlur, OperatorBase, PhaseRetrieval
+from pnpcm.operators.blur import check_motion
 from pnpcm.priors.generate import consistency_sample
 from pnpcm.problems.task import Problem, Shape, Task
 from pnpcm.rng import randn_like
@@ -96,6 +97,7 @@ class NonlinearDeblur(Task):
             raise ArgumentError(
                 f"kernel_wizard has its own blur; leave {', '.join(self._motion)} out"
             )
+        check_motion(self.length, self.angle)
 
     @property
     def _motion(self) -> dict[str, float]:

@@ -17,7 +17,7 @@ from pnpcm.arguments import check_float
 from pnpcm.core import Config, Operator, Prior, Result, Step, name_of
 from pnpcm.errors import ArgumentError, ShapeError
 from pnpcm.io.files import save_picture, side_by_side, to_picture, write_atomically
-from pnpcm.io.photos import Photo, read_photo, upright, write_photo
+from pnpcm.io.photos import Photo, check_photo, read_photo, upright, write_photo
 from pnpcm.io.reading import Budget
 from pnpcm.io.staging import staging
 from pnpcm.names import count_of
@@ -243,6 +243,11 @@ class PhotoJob:
         """Names of all files of a result, without its record."""
         several = self.options.samples > 1
         return [p.name for p in result_files(target, several=several, compare=self.compare)]
+
+    def check(self, path: Path) -> None:
+        """Refuse a file that is far longer than its picture."""
+        if path.suffix.lower() != SUFFIX:
+            check_photo(path)
 
     def unwatched(self) -> PhotoJob:
         """The same job for another process."""

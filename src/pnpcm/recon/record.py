@@ -162,6 +162,10 @@ class Work(Protocol):
         """Names of all files of a result, without its record, in the folder of ``target``."""
         ...
 
+    def check(self, path: Path) -> None:
+        """Raise an error for a file that its headers show to be wrong, before all of it is read."""
+        ...
+
     def unwatched(self) -> Work:
         """The same work in another process: its progress is not told."""
         ...
@@ -275,6 +279,7 @@ def made_folder(path: Path) -> Iterator[None]:
 def _claimed(item: Item) -> Outcome:
     """The finished result of an input that no other process has, or that of ``work`` on it."""
     path, target = item.path, item.target
+    item.work.check(path)
     request = Request.of(path, item.work.choices(path))
     status, report = "kept", ""
     record = finished(target.parent, target.stem, request)

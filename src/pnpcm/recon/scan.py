@@ -184,6 +184,9 @@ class ScanJob:
         """Names of all files of a result, without its record."""
         return volume_files(target.stem, self.formats, several=self.options.samples > 1)
 
+    def check(self, path: Path) -> None:
+        """Accept all files: a scan may be as long as it is."""
+
     def unwatched(self) -> ScanJob:
         """The same job for another process."""
         return replace(self, watch=unwatched)

@@ -59,7 +59,7 @@ class Folder:
     ) -> None:
         if not path.is_dir():
             raise ArgumentError(f"path is {path}, which is not a folder; a source needs one")
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES)
+        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in PICTURES and p.is_file())
         self.paths = found[start:stop]
         if not self.paths:
             raise ArgumentError(f"path is {path}, where no image was found; expected {PICTURES}")
@@ -266,7 +266,7 @@ class FastMRI:
     def __init__(self, path: Path, *, size: int = 320, skip: int = 5, acs: int = 24) -> None:
         self.size, self.skip, self.acs = size, skip, acs
         self.slices: list[tuple[Path, int]] = []
-        for file in sorted(path.rglob("*.h5")):
+        for file in sorted(p for p in path.rglob("*.h5") if p.is_file()):
             with hdf5.opened(file, "fastMRI") as volume:
                 if "kspace" not in volume:
                     raise ArgumentError(f"{file} has no array 'kspace'; it has {list(volume)}")

@@ -6,7 +6,7 @@ read by Pillow. Pixels are never rotated: the orientation stays in EXIF.
 """
 
 from pnpcm.io.photos.base import ONLY_IMAGES, SUFFIXES, UNREADABLE, unreadable
-from pnpcm.io.photos.photo import Photo, as_stored, read_photo, upright, write_photo
+from pnpcm.io.photos.photo import Photo, as_stored, check_photo, read_photo, upright, write_photo
 
 __all__ = ["Photo", "read_photo", "write_photo", "ONLY_IMAGES", "SUFFIXES"]
-__all__ += ["UNREADABLE", "as_stored", "unreadable", "upright"]
+__all__ += ["UNREADABLE", "as_stored", "check_photo", "unreadable", "upright"]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms
 
 from pnpcm.errors import ArgumentError
-from pnpcm.io.pictures import kind_of, opened_picture
+from pnpcm.io.pictures import kind_of, opened_picture, read_picture
 from pnpcm.io.reading import Budget, check_regular
 
 Array = NDArray[Any]
@@ -157,7 +157,8 @@ def _entries(exif: bytearray, start: int, order: str) -> list[tuple[int, int, in
 
 # 8-bit files, by Pillow; all pixel modes are converted to grey or RGB ----------------------------
 def read_pillow(path: Path, kind: str, budget: Budget, *, frames: int | None = None) -> Raw:
-    with opened_picture(path, path.read_bytes(), kind, budget, frames=frames) as picture:
+    content = read_picture(path, kind, budget)
+    with opened_picture(path, content, kind, budget, frames=frames) as picture:
         info = picture.info  # complete only after loading: PNG has chunks behind the pixels
         icc, exif = info.get("icc_profile"), info.get("exif")
         mode = picture.mode

@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from pnpcm.errors import ArgumentError, ShapeError, UnknownNameError
+from pnpcm.io.extent import checked_extent
 from pnpcm.io.files import write_atomically
 from pnpcm.io.photos.base import Array, Raw, kind_of_file, read_pillow, resize_exif, save, tags
 from pnpcm.io.photos.png16 import png_bytes, read_png
@@ -45,6 +46,16 @@ class Photo:
     path: Path
 
 
+DAMAGED = "it is damaged or incomplete, use another copy"
+
+
+def check_photo(path: Path) -> None:
+    """Refuse a file that is far longer than its picture; only headers are read."""
+    kind = kind_of_file(path)
+    with reading(path, kind, move=DAMAGED):
+        checked_extent(path, kind)
+
+
 def read_photo(path: str | Path, *, max_pixels: int | None = None, need: int = NEED) -> Photo:
     """Read a PNG, JPEG, TIFF or WebP file in its own bit depth.
 
@@ -54,7 +65,7 @@ def read_photo(path: str | Path, *, max_pixels: int | None = None, need: int = N
     """
     path = Path(path)
     kind = kind_of_file(path)
-    with reading(path, kind, move="it is damaged or incomplete, use another copy"):
+    with reading(path, kind, move=DAMAGED):
         pixels, icc, exif = _READERS[kind](path, Budget(need, max_pixels))
     bits = 8 if pixels.dtype == np.uint8 else 16
     colours = 1 if pixels.shape[2] < 3 else 3

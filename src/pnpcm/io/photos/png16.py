@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 from PIL.PngImagePlugin import PngImageFile
 
 from pnpcm.io.photos.base import Array, Raw, read_pillow
-from pnpcm.io.pictures import CHANNELS, SIGNATURE, check_size, png_chunks, png_passes
+from pnpcm.io.pictures import CHANNELS, SIGNATURE, check_size, png_chunks, png_passes, read_picture
 from pnpcm.io.reading import Budget
 
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # colour type by channels
@@ -22,10 +23,11 @@ def read_png(path: Path, budget: Budget) -> Raw:
         head = file.read(26)
     if len(head) < 26 or head[24] != 16:
         return read_pillow(path, "PNG", budget)
-    with PngImageFile(path) as picture:  # metadata only, pixels are not loaded
+    content = read_picture(path, "PNG", budget)
+    with PngImageFile(io.BytesIO(content)) as picture:  # metadata only, pixels are not loaded
         check_size(path, picture.size, getattr(picture, "n_frames", 1), budget)
         (width, height), icc = picture.size, picture.info.get("icc_profile")
-    chunks = png_chunks(path.read_bytes())
+    chunks = png_chunks(content)
     channels = CHANNELS[head[25]]
     passes = png_passes(width, height, chunks[b"IHDR"][12])
     sizes = [(-(-(height - r) // dr), -(-(width - c) // dc)) for r, c, dr, dc in passes]

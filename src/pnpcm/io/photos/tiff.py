@@ -10,16 +10,25 @@ from typing import Literal
 import numpy as np
 
 from pnpcm.errors import ArgumentError
+from pnpcm.io.extent import checked_extent
 from pnpcm.io.photos.base import EXIF, Array, Raw, exif_of_tiff, read_pillow, tags
 from pnpcm.io.pictures import check_parts, check_size
 from pnpcm.io.reading import Budget
 from pnpcm.names import count_of
 
+PAGES = 100
+"""Most directories of a file, of which all but one are previews."""
+
 
 def read_tiff(path: Path, budget: Budget) -> Raw:
     import tifffile
 
+    checked_extent(path, "TIFF")
     with tifffile.TiffFile(path) as file:
+        if len(file.pages) > PAGES:
+            raise ArgumentError(
+                f"{path} has {len(file.pages)} frames or pages; save one of them as a file"
+            )
         pages = [file.pages[i].aspage() for i in range(len(file.pages))]
         page = pages[0]
         full = [p for p in pages if not p.subfiletype & 1]  # the others are previews

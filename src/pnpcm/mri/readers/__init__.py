@@ -15,7 +15,7 @@ from pnpcm.mri.readers.cfl import read_cfl, write_cfl
 from pnpcm.mri.readers.fastmri import read_fastmri
 from pnpcm.mri.readers.ismrmrd_file import read_ismrmrd
 from pnpcm.mri.readers.layout import Layout
-from pnpcm.mri.readers.opening import HELD, NEED, Choice, existing
+from pnpcm.mri.readers.opening import HELD, NEED, Choice, existing, listed
 from pnpcm.mri.readers.plain import read_hdf5, read_npy
 from pnpcm.mri.readers.twix import read_twix
 from pnpcm.mri.scan import Scan
@@ -125,7 +125,7 @@ def _hdf5_format(path: Path) -> str:
         for group in (file[name] for name in hdf5.names(file)):
             if isinstance(group, h5py.Group) and {"xml", "data"} <= {*group.keys()}:
                 return "ismrmrd"
-        found = ", ".join(file) or "nothing"
+        found = listed(file)
     raise ArgumentError(
         f"{path} holds {found}; expected kspace (fastMRI) or a group with 'xml' and 'data' "
         f"(ISMRMRD): give the name of its k-space, key=NAME"

@@ -24,6 +24,7 @@ from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Array,
     Choice,
+    as_complex64,
     as_mask,
     check_index,
     checked,
@@ -63,11 +64,11 @@ def wanted(layout: Layout) -> tuple[str, ...]:
 
 def hdf5_array(path: Path, file: Any, name: str, budget: Budget) -> Array:
     """A data set; pairs of numbers, as of MATLAB (real, imag) or (r, i), as complex numbers."""
-    data = hdf5.dataset(path, file, name)
+    data = hdf5.numbers(path, file, name)
     budget.check(path, data.shape or (1,), "numbers")
     values: Array = np.asarray(data[()])
     pair = values.dtype.names
-    if pair in (("real", "imag"), ("r", "i")):
+    if pair is not None:
         return np.asarray(values[pair[0]] + 1j * values[pair[1]])
     return values
 
@@ -85,7 +86,7 @@ def array_scan(
             notes.append(OUTSIDE)
 
     def load(i: int) -> Tensor:
-        return torch.from_numpy(np.array(kspace[i], dtype=np.complex64))
+        return as_complex64(path, i, kspace[i])
 
     return Scan(
         name=path.stem,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.files import write_atomically, write_text
-from pnpcm.io.reading import Budget, reading
+from pnpcm.io.reading import Budget, read_text, reading
 from pnpcm.mri.readers.lines import check_unbroken
 from pnpcm.mri.readers.opening import (
     HELD,
@@ -141,7 +141,7 @@ def _write_bytes(path: Path, content: bytes) -> None:
 def _mapped(path: Path) -> Array:
     """The data as an array of 16 dimensions, mapped from the file."""
     header, data = existing(_base(path, ".hdr")), existing(_base(path, ".cfl"))
-    text = header.read_text(encoding="utf-8").splitlines()
+    text = read_text(header).splitlines()
     titles = [k for k, line in enumerate(text[:-1]) if line.split() == ["#", "Dimensions"]]
     words = text[titles[0] + 1].split() if titles else []
     sizes = [int(word) for word in words if word.isdigit()]

@@ -20,6 +20,7 @@ from pnpcm.mri.readers.header import Header, limit_notes, parse_header, unorient
 from pnpcm.mri.readers.opening import (
     OUTSIDE,
     Choice,
+    as_complex64,
     as_mask,
     check_index,
     check_layout,
@@ -44,16 +45,18 @@ def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
     with hdf5.opened(path, FORMAT) as file:
         if "kspace" not in file:
             raise missing(path, "kspace", file.keys())
-        kspace = hdf5.dataset(path, file, "kspace")
+        kspace = hdf5.numbers(path, file, "kspace")
         shape, dtype = kspace.shape, kspace.dtype
         check_layout(path, shape, dtype, LAYOUTS)
         _check_budget(path, kspace, budget)
         header, notes = _header(file, path)
         target = _target_name(path, file, single=len(shape) == 3)
         image = None
+        slices = images = hdf5.row_reader(path, FORMAT, kspace)
         if target:
             image = tuple(file[target].shape[-2:])
             _check_budget(path, file[target], budget)
+            images = hdf5.row_reader(path, FORMAT, file[target])
         mask = _mask(path, file, shape)
         row = kspace[0, ..., shape[-2] // 2, :]
         attributes = {name: _plain(value) for name, value in file.attrs.items()}
@@ -67,17 +70,16 @@ def read_fastmri(path: Path, choice: Choice, budget: Budget) -> Scan:
     sampled = None if mask is None else as_mask(path, mask, size)
     if sampled is not None and sampled.ndim == 1 and row[..., ~sampled.numpy()].any():
         notes.append(OUTSIDE)
+    notes += header.notes
     notes += limit_notes(header.lines, width) + voxel_sentences
 
     def load(i: int) -> Tensor:
-        with hdf5.opened(path, FORMAT) as file:
-            raw = torch.from_numpy(np.asarray(file["kspace"][i], dtype=np.complex64))
+        raw = as_complex64(path, i, slices(i))
         return remove_oversampling(raw if raw.ndim == 3 else raw[None], keep)
 
     def load_target(i: int) -> Tensor:
         check_index(path, i, int(shape[0]))
-        with hdf5.opened(path, FORMAT) as file:
-            return torch.from_numpy(np.asarray(file[target][i], dtype=np.float32))
+        return torch.from_numpy(np.asarray(images(i), dtype=np.float32))
 
     return Scan(
         name=path.stem,
@@ -101,25 +103,25 @@ def _header(file: Any, path: Path) -> tuple[Header, list[str]]:
     without = "readout oversampling, voxel sizes and padding are unknown"
     if "ismrmrd_header" not in file:
         return Header(), [f"the file has no ismrmrd_header: {without}"]
-    text = hdf5.dataset(path, file, "ismrmrd_header")
-    if text.size != 1:
-        raise ArgumentError(f"ismrmrd_header of {path} has shape {text.shape}, expected one text")
+    text = hdf5.text(path, file, "ismrmrd_header")
     try:
-        return parse_header(text[()], path), []
+        return parse_header(text, path), []
     except ArgumentError:
         return Header(), [f"the ismrmrd_header is not valid XML: {without}"]
 
 
 def _check_budget(path: Path, data: Any, budget: Budget) -> None:
-    """Check what is in memory when one slice is read: the slice, or the chunk that it lies in."""
-    budget.check(path, max(data.shape[1:], data.chunks or (), key=math.prod), "samples in a slice")
+    """Check what is in memory when one slice is read: the slice, or those of its chunk."""
+    shape = hdf5.block_shape(data)
+    where = "a slice" if len(shape) < data.ndim else "the slices of a chunk"
+    budget.check(path, shape, f"samples in {where}")
 
 
 def _mask(path: Path, file: Any, shape: tuple[int, ...]) -> Any:
     if "mask" not in file:
         return None
-    mask = hdf5.dataset(path, file, "mask")
-    if mask.size > math.prod(shape):
+    mask = hdf5.numbers(path, file, "mask")
+    if mask.size > math.prod(shape[-2:]):
         raise ShapeError(f"mask of {path} has shape {mask.shape}, but kspace {shape}; correct it")
     return mask[()]
 
@@ -129,7 +131,7 @@ def _target_name(path: Path, file: Any, *, single: bool) -> str | None:
     names = ["reconstruction_rss", "reconstruction_esc"]
     for name in reversed(names) if single else names:
         if name in file:
-            found = hdf5.dataset(path, file, name)
+            found = hdf5.numbers(path, file, name)
             if found.ndim == 3 and len(found) == len(file["kspace"]):
                 return name
     return None

@@ -15,6 +15,14 @@ XML = ElementTree.Element
 ECHO_TIME = ("sequenceParameters", "TE")
 
 
+SHORTEST, LONGEST = 1e-3, 1e4
+"""Of a field of view, in millimetres."""
+OVERSAMPLING = 32
+"""Largest ratio of the measured field of view to that of the image; usual is 2."""
+MOST = 2**20
+"""Largest number of samples along an axis; counters of lines have 16 bits."""
+
+
 @dataclass(frozen=True)
 class Space:
     """A grid: samples and field of view in millimetres along (readout, phase, partitions)."""
@@ -46,6 +54,8 @@ class Header:
     protocol: Protocol = field(default_factory=Protocol)
     echo_times: tuple[float, ...] = ()
     """Of each contrast, in milliseconds; ``protocol`` has that of the first one."""
+    notes: tuple[str, ...] = ()
+    """Sentences on values that are no lengths, and are treated as unknown."""
 
     def protocol_of(self, contrast: int) -> Protocol:
         """The protocol with the echo time of one contrast."""
@@ -86,9 +96,12 @@ def parse_header(text: str | bytes, path: Path) -> Header:
     encoding, protocol = root.find("{*}encoding"), _protocol(root)
     if encoding is None:
         return Header(protocol=protocol)
+    encoded, recon = (_space(encoding, name) for name in ("encodedSpace", "reconSpace"))
+    encoded, recon, notes = plausible(encoded, recon)
     return Header(
-        encoded=_space(encoding, "encodedSpace"),
-        recon=_space(encoding, "reconSpace"),
+        encoded=encoded,
+        recon=recon,
+        notes=notes,
         lines=_limit(encoding, "kspace_encoding_step_1"),
         partitions=_limit(encoding, "kspace_encoding_step_2"),
         trajectory=_text(encoding, "trajectory").lower(),
@@ -97,6 +110,41 @@ def parse_header(text: str | bytes, path: Path) -> Header:
         protocol=protocol,
         echo_times=tuple(t for t in map(_positive, _texts(root, *ECHO_TIME)) if t is not None),
     )
+
+
+def plausible(
+    encoded: Space | None, recon: Space | None
+) -> tuple[Space | None, Space | None, tuple[str, ...]]:
+    """Both grids with fields of view in millimetres, or of zeros if unknown; and notes.
+
+    That of ``encoded`` is at most ``OVERSAMPLING`` times that of ``recon``.
+    """
+    notes = []
+    found = []
+    for name, space in (("encodedSpace", encoded), ("reconSpace", recon)):
+        if space is not None and not is_length(space.fov):
+            notes.append(_unknown(name, space.fov))
+            space = replace(space, fov=(0.0, 0.0, 0.0))
+        found.append(space)
+    encoded, recon = found
+    if encoded is not None and recon is not None:
+        pairs = zip(encoded.fov[:2], recon.fov[:2], strict=True)
+        if any(whole > OVERSAMPLING * part > 0 for whole, part in pairs):
+            notes.append(_unknown("reconSpace", recon.fov))
+            recon = replace(recon, fov=(0.0, 0.0, 0.0))
+    return encoded, recon, tuple(notes)
+
+
+def is_length(fov: Vector) -> bool:
+    """Whether a field of view is one: 1 µm to 10 m along the image; thickness can be missing."""
+    return all(SHORTEST <= side <= LONGEST for side in fov[:2]) and (
+        fov[2] == 0 or SHORTEST <= fov[2] <= LONGEST
+    )
+
+
+def _unknown(name: str, fov: Vector) -> str:
+    sides = " × ".join(f"{side:g}" for side in fov)
+    return f"the fieldOfView_mm of {name} is {sides}, which is taken for unknown"
 
 
 def _protocol(root: XML) -> Protocol:
@@ -115,12 +163,12 @@ def _protocol(root: XML) -> Protocol:
 
 
 def _positive(text: str) -> float | None:
-    """A finite number above 0; None: there is none."""
+    """A number above 0 of up to 9 digits; None: there is none."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if 0 < value < float("inf") else None
+    return value if 0 < value < 1e9 else None
 
 
 def as_date(text: str) -> str | None:
@@ -196,7 +244,7 @@ def _space(encoding: XML, name: str) -> Space | None:
         x, y, z = (float(_text(encoding, name, "fieldOfView_mm", axis)) for axis in "xyz")
     except ValueError:
         return None
-    if min(sizes) < 1:
+    if not all(1 <= n <= MOST for n in sizes):
         return None
     return Space((sizes[0], sizes[1], sizes[2]), (x, y, z))
 
@@ -208,5 +256,7 @@ def _limit(encoding: XML, name: str) -> Limit | None:
             for end in ("minimum", "center", "maximum")
         )
     except ValueError:
+        return None
+    if max(abs(minimum), abs(centre), abs(maximum)) > MOST:
         return None
     return Limit(minimum, centre, maximum)

@@ -35,8 +35,11 @@ from pnpcm.mri.readers.opening import (
 from pnpcm.mri.scan import Geometry, Scan, Vector
 from pnpcm.names import count_of
 
-
 # slice order and geometry, from the headers of the acquisitions ----------------------------------
+FARTHEST = 1e4
+"""Millimetres from the centre of the magnet above which a position is taken for unknown."""
+
+
 def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geometry, list[str]]:
     """Slice numbers along ``slice_dir``, the geometry, and notes.
 
@@ -47,7 +50,9 @@ def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geom
     firsts = np.array([grid.rows[np.flatnonzero(grid.slice == n)[0]] for n in numbers])
     axes = [_unit(heads[key][firsts[0]]) for key in ("read_dir", "phase_dir", "slice_dir")]
     voxel = header.voxel(readout, width)
-    if voxel is None or any(axis is None for axis in axes):
+    positions = heads["position"][firsts].astype(float)
+    placed = bool((np.abs(positions) <= FARTHEST).all())  # false for NaN
+    if voxel is None or not placed or any(axis is None for axis in axes):
         geometry, notes = unoriented(header, readout, width)
         return numbers, geometry, notes
     along_h, along_w, normal = (axis for axis in axes if axis is not None)
@@ -55,7 +60,6 @@ def oriented(header: Header, heads: Array, grid: Lines) -> tuple[list[int], Geom
     if siemens:
         along_h, along_w = _reversed(along_h), _reversed(along_w)
         normal = _reversed(normal) if depth > 1 else normal
-    positions = heads["position"][firsts].astype(float)
     height = positions @ np.array(normal)
     notes = voxel_notes(header, voxel)
     spacing = voxel[2]
@@ -128,7 +132,7 @@ class Raw:
 
 def read_ismrmrd(path: Path, choice: Choice, budget: Budget) -> Scan:
     """Open a Cartesian scan: 2-D slices, or a 3-D slab whose partitions become slices."""
-    return scan_of_lines(_open(path), choice, budget)
+    return scan_of_lines(_open(path, budget), choice, budget)
 
 
 def scan_of_lines(raw: Raw, choice: Choice, budget: Budget) -> Scan:
@@ -144,7 +148,7 @@ def scan_of_lines(raw: Raw, choice: Choice, budget: Budget) -> Scan:
     order, geometry, more = oriented(raw.header, raw.heads, grid)
     readout, width, partitions = grid.shape
     keep, slab = raw.header.kept(0, readout), raw.header.kept(2, partitions)
-    notes = [*raw.notes, *notes, *sentences, *more]
+    notes = [*raw.notes, *raw.header.notes, *notes, *sentences, *more]
     if keep < readout:
         notes.append(f"readout oversampling removed: {readout} samples became {keep}")
     if partitions > 1:
@@ -184,7 +188,7 @@ def scan_of_lines(raw: Raw, choice: Choice, budget: Budget) -> Scan:
     )
 
 
-def _open(path: Path) -> Raw:
+def _open(path: Path, budget: Budget) -> Raw:
     """Read the headers of a file; an error if it is not Cartesian."""
     library("ismrmrd", "ISMRMRD files")  # needed for the lines, see Raw.samples
     with hdf5.opened(path, FORMAT) as file:
@@ -192,11 +196,13 @@ def _open(path: Path) -> Raw:
         if not groups:
             raise missing(path, "group with 'xml' and 'data'", file.keys())
         group = file[groups[0]]
-        data, text = hdf5.dataset(path, group, "data"), hdf5.dataset(path, group, "xml")
+        data = hdf5.dataset(path, group, "data")
         if len(data) == 0:
             raise missing(path, "acquisitions", group.keys())
+        budget.check(path, (len(data), -(-data.dtype.itemsize // 8)), "numbers in headers of lines")
+        hdf5.check_rows(path, data)
         heads = np.asarray(data["head"])
-        header = parse_header(text[0], path)
+        header = parse_header(hdf5.text(path, group, "xml"), path)
     if header.trajectory != "cartesian":
         raise ArgumentError(
             f"{path} has a {header.trajectory or 'missing'!r} trajectory; expected 'cartesian': "
@@ -266,7 +272,7 @@ def _noise(raw: Raw, grid: Lines, n_coils: int) -> tuple[Tensor | None, list[str
     if not len(rows):
         return None, []
     image, own = (float(heads["sample_time_us"][r]) for r in (grid.rows[0], rows[0]))
-    ratio = own / image if image > 0 and own > 0 else 1.0
+    ratio = own / image if 0 < image < np.inf and 0 < own < np.inf else 1.0
     scale = (ratio / grid.repeats()) ** 0.5
     noise = np.concatenate(list(raw.samples(rows)), axis=1)
     notes = [f"noise measured in {count_of(noise.shape[1], 'sample')}"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pnpcm.errors import ArgumentError, ShapeError
-from pnpcm.mri.readers.opening import Array, check_layout
+from pnpcm.mri.readers.opening import Array, check_layout, listed
 
 AXES = ("slice", "coil", "row", "col")
 ONE = "1"
@@ -51,10 +51,9 @@ class Layout:
     def kspace(self, arrays: Mapping[str, Array], path: Path, names: Iterable[str]) -> Array:
         """K-space (slices, coils, H, W) among the ``arrays`` of a file that holds ``names``."""
         if self.name not in arrays:
-            held = ", ".join(sorted(names)) or "nothing"
             raise ArgumentError(
-                f"{path} has no {self.name}, it holds {held}; give the name of its k-space, "
-                f"key=NAME"
+                f"{path} has no {self.name}, it holds {listed(names)}; give the name of its "
+                f"k-space, key=NAME"
             )
         values = arrays[self.name]
         if self.axes is None:

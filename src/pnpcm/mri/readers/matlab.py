@@ -25,6 +25,8 @@ TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8",
 CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4"}
 CLASSES |= {14: "i8", 15: "u8"}
 IMAGINARY = 0x0800
+VARIABLES = 10_000
+"""A file with more variables is refused."""
 HEAD = 2**16
 """Bytes of a compressed array in which its class, sizes and name must be."""
 
@@ -47,7 +49,7 @@ def read_matlab(
     path: Path, wanted: Collection[str], budget: Budget
 ) -> tuple[dict[str, Array], list[str]]:
     """The arrays of these names, and the names of all variables."""
-    content = memoryview(path.read_bytes())
+    content = np.memmap(path, np.uint8, "r").data  # only what is used is read
     order = {b"IM": "<", b"MI": ">"}.get(bytes(content[126:128]))
     if order is None:
         raise ArgumentError(
@@ -56,7 +58,11 @@ def read_matlab(
         )
     arrays: dict[str, Array] = {}
     names = []
-    for kind, body in _elements(content[128:], order):
+    for k, (kind, body) in enumerate(_elements(content[128:], order)):
+        if kind == 0:  # zeros behind the last array
+            break
+        if k == VARIABLES:
+            raise ValueError(f"more than {VARIABLES} variables")
         if kind not in (MATRIX, COMPRESSED):
             continue
         start = body if kind == MATRIX else memoryview(_matrix(_inflated(body, HEAD), order))

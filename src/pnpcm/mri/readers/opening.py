@@ -21,6 +21,8 @@ HELD = 32
 """Bytes of memory per sample of an array that is read as a whole: as stored, and transformed."""
 NEED = 500
 """Bytes per sample of a slice that a reconstruction needs (``benchmarks/speed/mri_volume.py``)."""
+SMALLEST, LARGEST = 1e-18, 1e18
+"""Largest value of k-space from which images are right; 1e-25 and 1e20 gave none or wrong ones."""
 OUTSIDE = "k-space outside the file's mask was set to zero"
 
 
@@ -35,9 +37,15 @@ def existing(path: str | Path) -> Path:
     return path
 
 
+def listed(names: Iterable[str]) -> str:
+    """The names of what a file holds, for a message: the first ones, cut to 40 characters."""
+    found = sorted(names)
+    return ", ".join(name[:40] for name in found[:20]) + ", …" * (len(found) > 20) or "nothing"
+
+
 def missing(path: Path, wanted: str, found: Iterable[str]) -> ArgumentError:
     """The error for a file that lacks an array."""
-    names = ", ".join(sorted(found)) or "nothing"
+    names = listed(found)
     return ArgumentError(f"{path} has no {wanted}, it holds {names}; expected {wanted}: rename it")
 
 
@@ -95,9 +103,28 @@ def checked(
                 f"kspace of {path} has NaN or infinite values in slice {i}; expected finite "
                 f"values: leave the slice out or export the file again"
             )
+        largest = float(slice_.abs().max()) if slice_.numel() else 0.0
+        if largest > 0 and not SMALLEST <= largest <= LARGEST:
+            raise _out_of_range(path, i, largest)
         return slice_ if mask is None else torch.where(mask, slice_, 0)
 
     return kspace
+
+
+def as_complex64(path: Path, i: int, values: Array) -> Tensor:
+    """Slice i of an array in single precision; refused if nothing is left of its values."""
+    kspace = np.array(values, dtype=np.complex64)
+    if values.dtype != kspace.dtype and not kspace.any() and values.any():
+        raise _out_of_range(path, i, float(np.abs(values).max()))
+    return torch.from_numpy(kspace)
+
+
+def _out_of_range(path: Path, i: int, largest: float) -> ArgumentError:
+    return ArgumentError(
+        f"the largest value of kspace of {path} in slice {i} is {largest:.3g}, expected "
+        f"{SMALLEST:g} to {LARGEST:g}, whose squares are numbers of single precision; multiply "
+        "k-space by a constant"
+    )
 
 
 def check_index(path: Path, i: int, n_slices: int) -> None:

@@ -22,7 +22,15 @@ import numpy as np
 from pnpcm.errors import ArgumentError
 from pnpcm.io.child import in_child
 from pnpcm.io.reading import Budget, library
-from pnpcm.mri.readers.header import Header, Limit, Space, as_date, as_position
+from pnpcm.mri.readers.header import (
+    Header,
+    Limit,
+    Space,
+    as_date,
+    as_position,
+    is_length,
+    plausible,
+)
 from pnpcm.mri.readers.ismrmrd_file import Raw, scan_of_lines
 from pnpcm.mri.readers.lines import CALIBRATION, REVERSE
 from pnpcm.mri.readers.opening import Array, Choice
@@ -259,12 +267,18 @@ def header_of(texts: Mapping[str, Any], heads: Array, first: Any) -> Header:
         depth, partitions = _axis(steps["kspace_encode_step_2"], first.CenterPar, k["lPartitions"])
     images = int(k.get("lImagesPerSlab", depth)) if three else 1
     times = [t / 1000 for t in map(_number, _list(protocol.get("alTE"))) if t]
-    return Header(
-        encoded=Space(
+    columns = round(base * fov[1] / fov[0]) if is_length(fov) else base
+    encoded, recon, notes = plausible(
+        Space(
             (round(base * wide), width, depth),
             (fov[0] * wide, fov[1] * more_lines, fov[2] * more_slices),
         ),
-        recon=Space((base, max(1, round(base * fov[1] / fov[0])), images), fov),
+        Space((base, max(1, columns), images), fov),
+    )
+    return Header(
+        encoded=encoded,
+        recon=recon,
+        notes=notes,
         lines=lines,
         partitions=partitions,
         trajectory=TRAJECTORIES.get(k.get("ucTrajectory", 1), "unknown"),
@@ -344,5 +358,5 @@ def _list(value: Any) -> list[Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A number above 0; None for the empty texts that stand for absent values."""
-    return float(value) if isinstance(value, int | float) and value > 0 else None
+    """A number above 0; None for the empty texts that stand for absent values, and for others."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 1e12 else None
