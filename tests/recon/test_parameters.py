@@ -23,7 +23,7 @@ from pnpcm.problems import (
     SuperRes,
     Task,
 )
-from pnpcm.recon import Options
+from pnpcm.recon import Options, parameters
 from pnpcm.recon.parameters import Numbered, apply_settings, choose_method, choose_numbers
 from pnpcm.solvers import DPIRConfig, GradientStep, PnPCMConfig
 
@@ -94,8 +94,15 @@ def test_samples_get_noise_unless_the_user_says_otherwise() -> None:
     assert told.noise_scale == 0.01
 
 
-def test_perception_injects_noise_where_that_is_better() -> None:
-    """In `faces`, not in `natural`, whose consistency model has the numbers of the denoiser."""
+@pytest.fixture
+def faces_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`faces` as a prior of a user, whose denoiser is not known to be ahead."""
+    monkeypatch.setattr(parameters, "DENOISER_AHEAD", ("natural", "mri"))
+
+
+@pytest.mark.usefixtures("faces_of_a_user")
+def test_perception_injects_noise_with_priors_of_users() -> None:
+    """Not with shipped ones, whose consistency models have the numbers of the denoiser."""
     assert photo_numbers("faces", aim="perception").noise_scale == 1
     assert photo_numbers("natural", aim="perception") == photo_numbers("natural")
     assert photo_numbers("natural", aim="perception").n_steps == 8
@@ -119,6 +126,7 @@ def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None
     assert found(aim="perception", samples=4).config.noise_scale == 1
 
 
+@pytest.mark.usefixtures("faces_of_a_user")
 @pytest.mark.parametrize("aim", [0.25, 0.5, 1.0])
 def test_the_prior_is_told_of_the_noise_that_is_injected(aim: float) -> None:
     """Residual noise t and injected noise s t, s = aim/2, make √(1 + s²) t."""

@@ -31,11 +31,12 @@ LEAST_INJECTION = 0.5
 """Noise scale above which a preset injects enough noise for samples and for perception."""
 INJECTED = 0.5
 """Injected noise for perception, relative to the level at which the preset evaluates the prior."""
-DENOISER_AHEAD = ("natural", "mri")
-"""Priors whose denoiser is ahead of their consistency model in the same loop and presets.
+DENOISER_AHEAD = ("natural", "mri", "faces")
+"""Priors whose denoiser is ahead of their consistency model in the same loop.
 
 On training images: ``natural`` 0.3 to 0.8 dB in seven tasks of photographs (8 crops, N = 4);
-``mri`` 0.7 and 1.4 dB at R = 4 and 8 (4 slices, N = 8 against 4); ``faces`` 0.1 to 0.2 dB behind.
+``mri`` 0.7 and 1.4 dB at R = 4 and 8 (4 slices, N = 8 against 4); ``faces`` 0.4 to 1.0 dB in five
+tasks (12 faces, each with its own presets, N = 8 against 4).
 """
 DENOISER_STEPS = 8
 """Default number of steps with a denoiser: 0.1 to 0.4 dB (scans: 1.0 to 1.4) ahead of 4."""
