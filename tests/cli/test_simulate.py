@@ -141,11 +141,11 @@ def test_plans_and_results_of_restore_pass_over_bad_files(tmp_path: Path) -> Non
     words = ("--task", "denoise", "--sigma-y", 0.1, "--out", tmp_path / "out")
     done = run("restore", *inputs, *words)
     assert done.exit_code == 1
-    assert f"pnpcm: input {tmp_path}/nowhere does not exist; check the path" in done.stderr
+    assert f"pnpcm: {tmp_path}/nowhere does not exist, expected an image; check" in done.stderr
     assert len(list((tmp_path / "out").glob("*.result.json"))) == 2
     alone = run("restore", tmp_path / "nowhere", *words)
     assert alone.exit_code == 2
-    assert "nowhere does not exist; check the path" in alone.stderr
+    assert "nowhere does not exist, expected an image; check the path" in alone.stderr
 
 
 def test_compare_passes_over_bad_pairs(tmp_path: Path) -> None:

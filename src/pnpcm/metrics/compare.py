@@ -118,7 +118,7 @@ def mean(rows: Sequence[Comparison]) -> Comparison:
 def _by_stem(folder: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix.lower() not in SUFFIXES or path.name[0] == "." or not path.is_file():
+        if path.suffix.lower() not in SUFFIXES or path.name.startswith("."):
             continue
         if path.stem in found:
             raise ArgumentError(
