@@ -17,6 +17,7 @@ from pnpcm.problems import (
     Custom,
     Deblur,
     Denoise,
+    Inpaint,
     Jpeg,
     NonlinearDeblur,
     PhaseRetrievalTask,
@@ -24,7 +25,13 @@ from pnpcm.problems import (
     Task,
 )
 from pnpcm.recon import Options, parameters
-from pnpcm.recon.parameters import Numbered, apply_settings, choose_method, choose_numbers
+from pnpcm.recon.parameters import (
+    Numbered,
+    apply_settings,
+    choose_method,
+    choose_numbers,
+    with_injection,
+)
 from pnpcm.solvers import DPIRConfig, GradientStep, PnPCMConfig
 
 CONFIG = PnPCMConfig((0.8, 0.4, 0.2), (0.1, 0.2, 0.3), (1.0, 2.0, 4.0), mu=0.3)
@@ -102,10 +109,43 @@ def faces_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("faces_of_a_user")
 def test_perception_injects_noise_with_priors_of_users() -> None:
-    """Not with shipped ones, whose consistency models have the numbers of the denoiser."""
     assert photo_numbers("faces", aim="perception").noise_scale == 1
-    assert photo_numbers("natural", aim="perception") == photo_numbers("natural")
-    assert photo_numbers("natural", aim="perception").n_steps == 8
+    assert photo_numbers("mri", aim="perception") == photo_numbers("mri")
+
+
+@pytest.mark.parametrize(
+    ("task", "sigma_y", "share"),
+    [
+        (SuperRes(3), 0.05, 1.0),
+        (SuperRes(3), 0.02, 0.4),
+        (SuperRes(3), 0.0, 0.0),
+        (Deblur(gaussian=(7, 2.0)), 0.1, 1.0),
+        (Inpaint(missing=0.5), 0.05, 0.0),
+    ],
+)
+def test_perception_injects_noise_in_natural_where_that_lowers_lpips(
+    task: Task, sigma_y: float, share: float
+) -> None:
+    """Noise s t where t is the level of fidelity, of which the prior is told; fidelity has none."""
+    task = task.prepared((3, 36, 36), torch.Generator().manual_seed(0))
+    problem = task.problem(task.operator((3, 36, 36)).A(torch.zeros(1, 3, 36, 36)))
+
+    def found(aim: Any) -> Any:
+        options = Options(method="pnp-cm", aim=aim)
+        chosen = choose_numbers(
+            task, problem, "pnp-cm", "natural", sigma_y, options, kind="consistency"
+        )
+        return chosen.config
+
+    plain, other, between = found("fidelity"), found("perception"), found(0.5)
+    assert between == plain
+    assert other.n_steps == plain.n_steps == 8
+    assert other.noise_scale == (share > 0)
+    if share:
+        assert other.sigmas == pytest.approx([share * t for t in plain.told])
+        assert other.told == pytest.approx([math.sqrt(1 + share**2) * t for t in plain.told])
+    else:
+        assert other == plain
 
 
 def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None:
@@ -121,8 +161,10 @@ def test_presets_of_perception_serve_that_aim_only_and_are_not_changed() -> None
     assert row.aim == "perception"
     assert found(aim="perception").config == row.solver
     assert found(aim="perception", steps=row.solver.n_steps).config == row.solver
-    assert found(aim="perception", steps=8).config == PRESETS["natural-edm/deblur-gauss"].solver
-    assert found().config == PRESETS["natural-edm/deblur-gauss"].solver
+    plain = PRESETS["natural-edm/deblur-gauss"].solver
+    assert isinstance(plain, PnPCMConfig)
+    assert found(aim="perception", steps=8).config == with_injection(plain, 1.0)
+    assert found().config == plain
     assert found(aim="perception", samples=4).config.noise_scale == 1
 
 

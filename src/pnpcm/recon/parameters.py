@@ -30,7 +30,16 @@ LINEAR = ("inpainting", "superresolution", *BLURS)
 LEAST_INJECTION = 0.5
 """Noise scale above which a preset injects enough noise for samples and for perception."""
 INJECTED = 0.5
-"""Injected noise for perception, relative to the level at which the preset evaluates the prior."""
+"""Injected noise for samples, relative to the level at which the preset evaluates the prior."""
+DETAIL = {"natural": ("superresolution", "gaussian-blur", "blur")}
+"""Operators for which noise is injected for perception, by prior: it lowers LPIPS.
+
+On 12 training images of 128² (6 faces, 6 photographs), share 1: enlarging by 4 at sigma_y 0.05 and
+0.1 and by 2 at 0.1, blur of 5×5 at 0.05: LPIPS −1 to −14 %, PSNR −0.3 to +0.1 dB. Without noise of
+y LPIPS is 2 to 3 % lower (by 4) or 2 to 27 % higher (by 2); in inpainting 5 to 13 % higher.
+"""
+NOISY = 0.05
+"""sigma_y from which the share is 1; it is in proportion below."""
 DENOISER_AHEAD = ("natural", "mri", "faces")
 """Priors whose denoiser is ahead of their consistency model in the same loop.
 
@@ -120,7 +129,7 @@ def choose_numbers(
 
     Consistency models of ``DENOISER_AHEAD`` run with the parameters of the denoiser: on 6 training
     crops and ten tasks their LPIPS is .003 to .027 below that of the denoiser in eight, at most
-    0.3 dB of PSNR behind; their own presets and injected noise were worse in both in most.
+    0.3 dB of PSNR behind; their own presets were worse in both in most. ``DETAIL`` adds noise.
     """
     if kind == "blend" or (prior in DENOISER_AHEAD and kind == "consistency"):
         kind = "edm"
@@ -203,14 +212,23 @@ def _pnp_cm(
         exact = _exact(own, task, prior, sigma_y, "fidelity", steps)
         found = exact or _ruled(own, task, problem, prior, sigma_y, steps)
     config = cast(PnPCMConfig, found.config)
-    several = options.samples > 1
-    share = INJECTED * (1.0 if several else options.perception * (prior not in DENOISER_AHEAD))
+    several, share = options.samples > 1, _share(task, prior, sigma_y, options)
     injects = config.noise_scale >= LEAST_INJECTION or "noise_scale" in options.settings
     if share == 0 or injects:
         return found
     why = "so that samples differ" if several else "for the aim"
     source = f"{found.source}; injected noise of {share:g} × the level of the prior {why}"
     return replace(found, config=with_injection(config, share), source=source)
+
+
+def _share(task: Task, prior: str, sigma_y: float, options: Options) -> float:
+    """Noise to inject, for samples or for the aim, relative to the level that the prior is told."""
+    if options.samples > 1:
+        return INJECTED
+    if prior not in DENOISER_AHEAD:
+        return INJECTED * options.perception
+    detail = options.perception == 1 and task.operator_name in DETAIL.get(prior, ())
+    return min(1.0, sigma_y / NOISY) if detail else 0.0
 
 
 def with_injection(config: PnPCMConfig, share: float) -> PnPCMConfig:
