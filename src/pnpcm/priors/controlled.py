@@ -144,30 +144,43 @@ def load_control(path: str | Path, prior: Prior) -> ControlledModel:
     path = Path(path)
     network = _unet(prior)
     assert isinstance(prior, ConsistencyModel)
-    header = read_header(path)
-    if header.get("kind") != "control":
-        raise CheckpointError(f"{path} holds a prior, not a ControlNet; load it with load_prior")
-    try:
-        wanted, info = dict(header["prior"]), checked_info(header["info"])
-        config, scaled_hint = (
-            UNetConfig.from_dict(header["network"]),
-            header["options"]["scaled_hint"],
-        )
-    except INVALID as error:
-        raise CheckpointError(
-            f"{path} has an invalid pnpcm header ({error}); save it again"
-        ) from error
+    header = _header(path)
+    wanted = header["prior"]
     if wanted.get("fingerprint") != fingerprint(network):
         raise CheckpointError(
             f"{path} was trained for the prior {wanted.get('name')!r} with weights "
             f"{wanted.get('fingerprint')}, not for {prior.info.get('name')!r} with weights "
             f"{fingerprint(network)}; load that prior, or train again: pnpcm train cosign"
         )
-    state = read_own(path)
-    control = build_empty(path, ControlNet, config, state)
-    fill(path, control, state, "was the file edited?")
-    model = ControlledModel(prior, control, scaled_hint=bool(scaled_hint), info=info)
+    control, scaled_hint = read_control(path), bool(header["options"]["scaled_hint"])
+    model = ControlledModel(prior, control, scaled_hint=scaled_hint, info=header["info"])
     return model.eval().requires_grad_(False)
+
+
+def read_control(path: Path) -> ControlNet:
+    """The ControlNet in a file, whatever consistency model it was trained with."""
+    state = read_own(path)
+    control = build_empty(path, ControlNet, _header(path)["network"], state)
+    fill(path, control, state, "was the file edited?")
+    return control
+
+
+def _header(path: Path) -> dict[str, Any]:
+    """The parts of the header that are used, checked."""
+    header = read_header(path)
+    if header.get("kind") != "control":
+        raise CheckpointError(f"{path} holds a prior, not a ControlNet; load it with load_prior")
+    try:
+        return {
+            "prior": dict(header["prior"]),
+            "info": checked_info(header["info"]),
+            "network": UNetConfig.from_dict(header["network"]),
+            "options": {"scaled_hint": header["options"]["scaled_hint"]},
+        }
+    except INVALID as error:
+        raise CheckpointError(
+            f"{path} has an invalid pnpcm header ({error}); save it again"
+        ) from error
 
 
 def _unet(prior: Prior) -> UNet:

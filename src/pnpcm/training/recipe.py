@@ -120,6 +120,7 @@ class Recipe(Config):
     trackers: tuple[str, ...] = ()
     init_from: str | None = None
     teacher: str | None = None
+    control_from: str | None = None
     card: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -147,6 +148,10 @@ class Recipe(Config):
             raise ArgumentError(
                 f"init_from is missing, but method {self.method!r} needs a consistency model; "
                 "give its file: init_from=PATH"
+            )
+        if self.control_from is not None and self.loss.kind != "control":
+            raise ArgumentError(
+                f"control_from is given, but method {self.method!r} trains no control; remove it"
             )
 
     @property

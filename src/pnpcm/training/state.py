@@ -25,7 +25,7 @@ from pnpcm.places import existing
 from pnpcm.priors import ConsistencyModel, DiffusionModel
 from pnpcm.priors.base import C_NOISE
 from pnpcm.priors.checkpoint import NetPrior, load_openai, load_own
-from pnpcm.priors.controlled import ControlledModel
+from pnpcm.priors.controlled import ControlledModel, read_control
 from pnpcm.training.cosign_loss import CosignLoss
 from pnpcm.training.muon import Muon
 from pnpcm.training.recipe import OptimizerConfig, Recipe
@@ -47,6 +47,15 @@ def build_prior(recipe: Recipe, network: UNet, beside: str | None = None) -> Stu
     loss: CosignLoss = recipe.loss
     control, about = ControlNet.beside(network), {"task": loss.task}
     return ControlledModel(prior, control, scaled_hint=loss.scaled_hint, info=about)
+
+
+def start_control(student: Student, path: Path) -> None:
+    """Start at the control of an earlier consistency model of the same network."""
+    assert isinstance(student, ControlledModel)
+    earlier = read_control(path)
+    if _shape(earlier.config) != _shape(student.control.config):
+        raise CheckpointError(f"{path} has another network than the recipe; train without it")
+    student.control.load_state_dict(earlier.state_dict())
 
 
 def load_weights(path: Path, recipe: Recipe, *, smaller: bool = False) -> NetPrior:
@@ -182,6 +191,8 @@ class TrainState:
             self.history = list(loaded.info.get("training", []))
             beside = loaded.info.get("name")
         self.student: Student = build_prior(recipe, network, beside).train()
+        if recipe.control_from is not None:
+            start_control(self.student, existing(recipe.control_from, folder))
         self.student.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.target: Student | None = None
         if recipe.objective.target_rate(0, recipe.steps) is not None:
