@@ -22,11 +22,12 @@ from pnpcm.errors import ArgumentError, CheckpointError, UnknownNameError
 from pnpcm.networks import UNetConfig
 from pnpcm.operators import SuperResolution
 from pnpcm.priors.checkpoint import save_prior
-from pnpcm.priors.controlled import ControlledModel
+from pnpcm.priors.controlled import ControlledModel, read_control
 from pnpcm.rng import generators
 from pnpcm.training import estimate, read_recipe, train
 from pnpcm.training.cosign_loss import CosignLoss
 from pnpcm.training.recipe import Recipe
+from pnpcm.training.state import TrainState
 from pnpcm.training.step import Batch, Nets
 from small import NETWORK, recipe
 
@@ -220,6 +221,24 @@ def test_it_stands_beside_a_consistency_model(folder: Path) -> None:
     save_prior(DiffusionModel(random_unet(CONFIG, 0), kind="edm"), folder / "edm.safetensors")
     with pytest.raises(ArgumentError, match="init_from is of kind 'edm'"):
         train(plan(folder, init_from="edm.safetensors"), folder)
+
+
+def test_it_can_start_at_the_control_of_an_earlier_consistency_model(folder: Path) -> None:
+    first = train(plan(folder, out="first"), folder) / "control.safetensors"
+    other = ConsistencyModel(random_unet(CONFIG, 1))
+    save_prior(other, folder / "other.safetensors", info={"name": "other-cm"}, dtype=torch.float16)
+    again = plan(folder, init_from="other.safetensors", control_from=str(first))
+    started, plain = TrainState(again, folder).student, TrainState(plan(folder), folder).student
+    earlier = read_control(first).state_dict()
+    assert isinstance(started, ControlledModel)
+    assert isinstance(plain, ControlledModel)
+    for name, value in started.control.state_dict().items():
+        assert torch.equal(value, earlier[name].to(value.dtype)), name
+    assert any(
+        not torch.equal(v, earlier[k].to(v.dtype)) for k, v in plain.control.state_dict().items()
+    )
+    with pytest.raises(ArgumentError, match="control_from is given, but method 'edm' trains no"):
+        recipe(folder, "edm", control_from=str(first))
 
 
 # the command -------------------------------------------------------------------------------------

@@ -211,9 +211,9 @@ def picture_of_search(study: optuna.Study, path: Path) -> None:
     axes[0].plot([t.number for t in done], scores, ".", [t.number for t in done], best, "-")
     axes[0].set(title="score", xlabel="trial")
     floor = sorted(scores)[len(scores) // 4]
-    for axis, (name, (_, _, log)) in zip(axes[1:], SPACE.items(), strict=True):
+    for axis, (name, (low, high, log)) in zip(axes[1:], SPACE.items(), strict=True):
+        axis.set(xscale="log" if log else "linear", xlim=(low, high))  # one trial has no range
+        axis.set(title=name, ylim=(floor - 0.1, max(scores) + 0.1))
         axis.plot([t.params[name] for t in done], scores, ".")
         axis.axvline(study.best_params[name], color="0.7")
-        axis.set(title=name, ylim=(floor - 0.1, max(scores) + 0.1))
-        axis.set_xscale("log" if log else "linear")
     write_atomically(path, lambda p: figure.savefig(p, dpi=100))
