@@ -126,7 +126,8 @@ def denoiser_studies(side: int) -> list[Study]:
     found += [
         Study(f"jpeg-{q}", Jpeg(q), n, 0.0, 30) for n in (8, 4, 2) for q in (10, 5, 20, 40, 80)
     ]
-    found += [Study(f"jpeg-{q}", Jpeg(q), 4, 0.05, 20, images=4) for q in (5, 20)]  # the paper's
+    # the paper's JPEG is noisy
+    found += [Study(f"jpeg-{q}", Jpeg(q), 4, 0.05, 20, images=4) for q in (5, 20)]
     found += [Study("nonlinear-deblur", NonlinearDeblur(), 4, 0.05, 16, images=4)]
     return [replace(s, side=side, images=min(s.images, 6), usual=8) for s in found]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pnpcm.arguments import check_number
 from pnpcm.errors import ArgumentError, MissingExtraError, ShapeError
 from pnpcm.io.files import write_atomically
-from pnpcm.io.hdf5 import dataset, opened
+from pnpcm.io.hdf5 import opened, text
 from pnpcm.io.reading import Budget
 from pnpcm.linalg import to_channels
 from pnpcm.mri.scan import Size
@@ -173,7 +173,7 @@ def is_simulated(path: Path) -> bool:
     begin = HEADER.partition("{")[0].encode()
     try:
         with opened(path, "HDF5") as file:
-            header = dataset(path, file, "ismrmrd_header")[()]
+            header = text(path, file, "ismrmrd_header")
             return isinstance(header, bytes) and header.startswith(begin)
     except ArgumentError:
         return False
