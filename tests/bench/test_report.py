@@ -19,6 +19,7 @@ from PIL import Image
 
 from pnpcm.bench.figures import Curve, embed, error_map, plot, thumbnail
 from pnpcm.bench.report import report
+from pnpcm.bench.sections import Section, TextTable, markdown
 from pnpcm.bench.spec import digest
 from pnpcm.bench.store import COLUMNS, Store
 from pnpcm.bench.tables import escape_tex, number
@@ -388,3 +389,34 @@ def test_twenty_pictures_give_the_distance_of_the_sets(tmp_path: Path) -> None:
 def truth_of(saved: dict[str, Any]) -> str:
     shared = digest(*(saved[c] for c in ("data", "number", "task", "sigma_y", "seed")))
     return f"{shared}.truth"
+
+
+def test_a_page_of_several_tables_keeps_them_apart(tmp_path: Path) -> None:
+    """The same methods in two tables: two groups with references of their own, sections first."""
+    rows = [row(m, i, 20 + i + 4 * k, spec=name, steps=k)
+            for k, name in enumerate(("first-a", "second-a", "other"))
+            for m in ("best", "last") for i in range(2)]  # fmt: skip
+    store = stored(tmp_path, rows)
+    section = Section(
+        "by <hand>", ("above",), (TextTable(("method", "paper"), (("best", "1 / 2"),)),), ("below",)
+    )
+    page, table, _ = report(
+        store,
+        tmp_path,
+        spec=SPEC,
+        tables={"first-a": "first", "second-a": "second"},
+        reference={"first": "last", "second": "best"},
+        sections=[section],
+    )
+    text = page.read_text(encoding="utf-8")
+    Page(text)
+    assert "first · photos · deblur" in text
+    assert "by &lt;hand&gt;" in text
+    assert text.index("1 / 2") < text.index('id="tables"')
+    with table.open(encoding="utf-8") as file:
+        lines = {(r["table"], r["method"]): r for r in csv.DictReader(file)}
+    assert set(lines) == {(t, m) for t in ("first", "second") for m in ("best", "last")}
+    assert [k for k, r in lines.items() if r["is_reference"] == "1"] == [
+        ("first", "last"), ("second", "best"),
+    ]  # fmt: skip
+    assert "| best | 1 / 2 |" in markdown([section])

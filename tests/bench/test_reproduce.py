@@ -12,10 +12,14 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pnpcm.bench import Store, bench, reproduce
+from pnpcm.bench.beside import beside, sections, tables
 from pnpcm.bench.paper import PUBLISHED
-from pnpcm.bench.reproduce import KNEES, TABLES, beside, domains, markdown, sensitivity, specs
+from pnpcm.bench.reproduce import KNEES, TABLES, domains, sensitivity, specs, table_of
+from pnpcm.bench.run import finished
 from pnpcm.bench.scans import Scans
 from pnpcm.bench.scores import score
+from pnpcm.bench.sections import markdown
+from pnpcm.bench.sensitivity import CHANGES, DRAWS
 from pnpcm.bench.spec import DataSet, MethodRow, Spec, TaskRow
 from pnpcm.cli import app
 from pnpcm.errors import ArgumentError, UnknownNameError
@@ -127,16 +131,22 @@ def test_the_centre_of_the_sensitivity_study_is_the_preset(
     assert (built.sigmas, built.rhos) == (preset.sigmas, preset.rhos)
     monkeypatch.setenv("PNPCM_DATA", str(tmp_path / "none"))
     (spec,) = (s for d in domains() for s in sensitivity(d))
-    for name, row in spec.methods.items():
-        if name != "published":
-            ratios = [a / b for a, b in zip(row.settings["deltas"], preset.deltas, strict=True)]
-            assert all(0.75 <= r <= 1.25 for r in ratios)
-            assert 0.075 <= row.settings["mu"] <= 0.125
+    (published, *changed) = spec.methods.values()
+    assert published == MethodRow(preset="celeba-hq/deblur-gauss")
+    assert len(changed) == len(CHANGES) * DRAWS
+    largest = []
+    for row in changed:
+        ratios = [a / b for a, b in zip(row.settings["deltas"], preset.deltas, strict=True)]
+        largest.append(max(abs(r - 1) for r in (*ratios, row.settings["mu"] / preset.mu)))
+    for k, p in enumerate(CHANGES):
+        some = largest[k * DRAWS : (k + 1) * DRAWS]
+        assert max(some) <= p + 1e-9
+        assert max(some) > p / 2
 
 
 def row(method: str, psnr: float, lpips: float, **more: object) -> dict[str, object]:
     return {
-        "spec": "ablation-celeba-hq", "data": "celeba-hq", "task": "superres-4", "method": method,
+        "data": "celeba-hq", "task": "superres-4", "method": method,
         "sigma_y": 0.05, "steps": None, "nfe": 4, "failed": None,
         "scores": {"psnr": psnr, "lpips-vgg": lpips},
     } | more  # fmt: skip
@@ -147,17 +157,40 @@ def test_means_stand_beside_the_published_numbers(tmp_path: Path) -> None:
         row("injection, momentum", 20.0, 0.4),
         row("injection, momentum", 22.0, 0.2),
         row("injection, momentum", 99.0, 0.0, failed="diverged"),
-        row("injection, momentum", 50.0, 0.0, spec="main-celeba-hq"),
+        row("another method", 50.0, 0.0),
     ]
     used = domains("model.pt", str(tmp_path))
     cells = beside("ablation", rows, used)
     assert len(cells) == 12
     (ours,) = (c for c in cells if c.count)
     assert (ours.psnr, ours.second, ours.count) == (21.0, pytest.approx(0.3), 2)
-    text = markdown("ablation", cells, used)
-    assert text.startswith("## ablation: CelebA-HQ, 256×256\n")
-    assert "21.00 / 0.300 (paper 27.27 / 0.285)" in text
-    assert "– (paper 22.93 / 0.461)" in text
+    text = markdown(sections("ablation", cells, used))
+    assert text.startswith("## ablation, CelebA-HQ, 256×256\n")
+    assert "PSNR (dB) / LPIPS (VGG). Ours: 2 image(s) of CelebA-HQ, 256×256, prior model.pt" in text
+    assert "| injection, momentum | 4 | 4 | 21.00 / 0.300 | 27.27 / 0.285 | – |" in text
+    assert "| no injection, no momentum | – | 4 | – | 22.93 / 0.461 | – |" in text
+
+
+def test_photographs_have_a_table_of_linear_and_one_of_nonlinear_tasks(tmp_path: Path) -> None:
+    used = domains("model.pt", str(tmp_path))
+    linear, nonlinear = sections("main", beside("main", [], used), used)
+    assert "linear tasks" in linear.title
+    assert linear.tables[0].head[3:] == (
+        "superres-4", "paper", "deblur-gauss", "paper", "inpaint-70", "paper",
+    )  # fmt: skip
+    methods = [row[0] for row in nonlinear.tables[0].rows]
+    assert methods == ["DPS", "PiGDM", "DPnP", "PnP-CM"]
+    (pigdm,) = (row for row in nonlinear.tables[0].rows if row[0] == "PiGDM")
+    assert pigdm[-2:] == ("–", "–")  # the paper has none for phase retrieval
+
+
+def test_every_row_of_all_tables_is_planned_once() -> None:
+    found = specs("all")
+    names = [spec.name for spec in found]
+    assert len(set(names)) == len(names)
+    assert {table_of(spec) for spec in found} == {
+        "main", "ablation", "momentum", "nfe-noise", "sensitivity",
+    } - (set() if any("ixi" in name for name in names) else {"momentum"})  # fmt: skip
 
 
 def test_cosign_runs_with_the_controlnet_of_its_task(tmp_path: Path) -> None:
@@ -242,12 +275,38 @@ def test_photographs_of_a_folder_by_the_command(tmp_path: Path) -> None:
     assert "ablation-celeba-hq: 12 rows, 0 in the store" in text
     assert not out.exists()
     text = command(*words)
-    assert "## ablation: CelebA-HQ, 32×32" in text
+    assert "## ablation, CelebA-HQ, 32×32" in text
     rows = list(Store(out).rows())
     assert len(rows) == 12
     assert {row["failed"] for row in rows} == {None}
     assert {row["image"] for row in rows} == {"0.png"}
-    assert (out / "ablation.md").is_file()
+    assert "Ours: 1 image(s)" in (out / "ablation.md").read_text(encoding="utf-8")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Beside the paper" in page
+    assert "27.27 / 0.285" in page
+    assert "Ours: 2 image(s)" in command(*words[:-1], 2)
+    assert "Ours: 1 image(s)" in command(*words)  # not those of the store that --limit leaves out
+
+
+@pytest.mark.usefixtures("small")
+def test_rows_of_other_numbers_are_not_part_of_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store keeps the rows of earlier presets: the table has the mean of those of today."""
+    for i, data in enumerate(pictures()):
+        (tmp_path / f"{i}.png").write_bytes(data)
+    prior = str(tiny(tmp_path, 3, ConsistencyModel))
+    used = domains(prior, str(tmp_path))
+    (spec,) = specs("ablation", prior=prior, data=str(tmp_path))
+    store = bench(spec, tmp_path / "out", limit=1)
+    before = tables([spec], used, store, limit=1)
+    earlier = replace(
+        spec, methods={n: replace(m, settings={"mu": 0.5}) for n, m in spec.methods.items()}
+    )
+    store = bench(earlier, tmp_path / "out", limit=1)
+    assert len(list(store.rows())) == 2 * len(finished(spec, store, limit=1))
+    assert tables([spec], used, store, limit=1) == before
+    assert tables([earlier], used, store, limit=1) != before
 
 
 @pytest.mark.usefixtures("small")
@@ -281,7 +340,7 @@ def test_knees_of_multi_coil_volumes_by_the_command(tmp_path: Path) -> None:
     prior, out = tiny(tmp_path, 2, ConsistencyModel), tmp_path / "out"
     words = ("momentum", "--domain", "fastmri-pd", "--prior", prior, "--data", tmp_path / "val")
     text = command(*words, "--out", out)
-    assert "## momentum: fastMRI knee, PD" in text
+    assert "## momentum, fastMRI knee, PD" in text
     rows = list(Store(out).rows())
     assert {row["image"] for row in rows} == {"file1000007/5", "file1000007/6"}  # 12 − 2 · 5
     assert len(rows) == 2 * 2 * 3

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from golden import gen
 from pnpcm import GaussianPrior, StationaryGaussianPrior
 from pnpcm.bench import theorem
+from pnpcm.bench.sections import markdown
 from pnpcm.bench.theorem import LEVEL, NOISE, Study, gaussian_study, network_study, study
 from pnpcm.cli import app
 
@@ -75,7 +76,7 @@ def test_the_summed_bound_is_exceeded_along_a_run(gaussian: Study) -> None:
     noise = gaussian.traces["summable"].noise_norms
     assert right == pytest.approx(2 * gaussian.lipschitz * sum(noise) / gaussian.size**0.5)
     assert left > right
-    text = theorem.markdown([gaussian])
+    text = markdown(theorem.sections([gaussian]))
     assert f"Σ(Δ_k − Δ_k⁰) = {left:.4f}" in text
     assert f"= {right:.4f}: exceeded." in text
     assert "it may be exceeded" in text
@@ -91,7 +92,7 @@ def test_an_estimated_constant_is_found_by_power_iteration() -> None:
     assert found.lipschitz < exact + 1e-6
     assert not found.exact
     assert [step.k for step in found.steps] == [1, 2, 4]
-    assert "lower estimate" in theorem.markdown([found])
+    assert "lower estimate" in markdown(theorem.sections([found]))
 
 
 def test_the_command_writes_text_table_and_figure(

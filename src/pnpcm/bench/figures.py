@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -117,13 +118,10 @@ def plot(curves: Sequence[Curve], *, name: str, xlabel: str, ylabel: str) -> str
     Points of a method are joined in the order of cost. A point without cost is a dashed line.
     ``name`` prefixes the identifiers, which must differ between the plots of a page.
     """
-    module = matplotlib()
+    matplotlib()
     from matplotlib.figure import Figure
 
-    style = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), INK)
-    style |= {"xtick.color": INK, "ytick.color": INK, "font.size": "9"}
-    more = {"svg.fonttype": "none", "svg.hashsalt": "pnpcm", "axes.spines.top": False}
-    with module.rc_context(style | more | {"axes.spines.right": False}):
+    with styled():
         figure = Figure(figsize=(4.2, 2.9))
         axes = figure.add_axes((0.185, 0.17, 0.785, 0.79))
         for curve in curves:
@@ -142,9 +140,24 @@ def plot(curves: Sequence[Curve], *, name: str, xlabel: str, ylabel: str) -> str
         _ticks(axes, costs)
         axes.set(xlabel=xlabel, ylabel=ylabel)
         axes.grid(color=INK, alpha=0.12, linewidth=0.6)
-        file = io.StringIO()
-        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+        return inline(figure, name)
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """Figures that are made and saved within have the colours and the font size of a page."""
+    style = dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), INK)
+    style |= {"xtick.color": INK, "ytick.color": INK, "font.size": "9"}
+    more = {"svg.fonttype": "none", "svg.hashsalt": "pnpcm", "axes.spines.top": False}
+    with matplotlib().rc_context(style | more | {"axes.spines.right": False}):
+        yield
+
+
+def inline(figure: Any, name: str) -> str:
+    """A figure as SVG for a page, whose identifiers begin with ``name``."""
+    file = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(file, format="svg", transparent=True, metadata=nothing)
     return _inline(file.getvalue(), name)
 
 

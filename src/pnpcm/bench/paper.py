@@ -24,6 +24,11 @@ class Published:
     nfe: int | None = None
     sigma_y: float | None = 0.05
 
+    @property
+    def is_scan(self) -> bool:
+        """Whether ``second`` is SSIM."""
+        return self.data.startswith("fastmri")
+
 
 def _row(
     table: str, data: str, tasks: tuple[str, ...], method: str, numbers: str, nfe: int

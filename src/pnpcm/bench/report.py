@@ -23,6 +23,7 @@ from pnpcm.bench import figures
 from pnpcm.bench.figures import Curve
 from pnpcm.bench.run import PICTURES
 from pnpcm.bench.scores import LEAST_SIDE, METRICS, conventions
+from pnpcm.bench.sections import Section
 from pnpcm.bench.spec import digest
 from pnpcm.bench.stats import (
     LEVEL,
@@ -51,7 +52,7 @@ MOST_PLOTTED = 24
 KID_DIGITS = 4
 PLOTTED = ("psnr", "lpips-vgg", "lpips-alex")
 COLUMNS = (
-    "key", "data", "image", "number", "task", "sigma_y", "seed", "prior", "method", "steps",
+    "key", "spec", "data", "image", "number", "task", "sigma_y", "seed", "prior", "method", "steps",
     "scores", "nfe", "vjps", "seconds", "parameters_from", "trials", "failed", "environment",
     "finished",
 )  # fmt: skip
@@ -59,17 +60,28 @@ Groups = dict[Group, list[Cell]]
 
 
 def report(
-    store: Store, out: Path, *, spec: Mapping[str, Any], reference: str | None = None
+    store: Store,
+    out: Path,
+    *,
+    spec: Mapping[str, Any],
+    reference: str | Mapping[str, str] | None = None,
+    tables: Mapping[str, str] | None = None,
+    sections: Sequence[Section] = (),
 ) -> list[Path]:
     """Write ``report.html``, ``table.csv`` and ``table.tex`` into ``out``.
 
     ``spec``: a spec as a dictionary, e.g. of the file NAME.spec.json beside the rows; rows with
-    other names are left out. ``reference``: method that the others are compared with; None: the
-    first method of the spec.
+    other names are left out. ``reference``: method that the others are compared with, or one for
+    every table; None: the first method of the spec. ``tables``: name of a spec in the store →
+    table of the page that its rows are part of; rows of other specs are left out. ``sections``:
+    first parts of the page.
     """
     page = _template()
     saved = list(store.rows(COLUMNS))
-    rows = newest(saved, spec)
+    named = saved
+    if tables is not None:
+        named = [row | {"table": tables[row["spec"]]} for row in saved if row["spec"] in tables]
+    rows = newest(named, spec)
     if not rows:
         raise ArgumentError(
             f"store {store.folder} has {len(saved)} rows, but none of the spec "
@@ -89,10 +101,11 @@ def report(
         "facts": _facts(rows, saved, groups),
         "environments": _environments(rows),
         "metrics": [_metric(name) for name in metrics],
-        "reference": reference,
+        "reference": reference if isinstance(reference, str) else None,
         "level": f"{100 * LEVEL:g}",
         "resamples": RESAMPLES,
         "rough": FEW_IMAGES if _is_rough(groups) else None,
+        "sections": [_section(i, each) for i, each in enumerate(sections)],
         "pictures": _picture_sections(rows, shown, order),
         "tables": [_table(i, g, each, metrics) for i, (g, each) in enumerate(groups.items())],
         "plots": _plots(groups, metrics, order),
@@ -143,6 +156,8 @@ class _Order:
             known = [str(name) for name in spec.get(part) or () if str(name) in names[column]]
             order = dict.fromkeys((*known, *names[column]))
             self._place[column] = {name: i for i, name in enumerate(order)}
+        tables = dict.fromkeys(row.get("table", "") for row in rows)
+        self._table = {name: i for i, name in enumerate(tables)}
         self.methods = list(self._place["method"])
         self.several_priors = len(self._place["prior"]) > 1
         scored = dict.fromkeys(name for row in rows for name in row["scores"] or ())
@@ -150,10 +165,10 @@ class _Order:
         self.metrics = list(dict.fromkeys(str(name) for name in wanted))
 
     def of(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Sort key of rows: data, task, noise, prior, method, steps."""
+        """Sort key of rows: table, data, task, noise, prior, method, steps."""
         place = {column: self._place[column][values[column]] for column in _PARTS}
-        steps = values["steps"]
-        first = (place["data"], place["task"], values["sigma_y"], place["prior"])
+        steps, table = values["steps"], self._table[values.get("table", "")]
+        first = (table, place["data"], place["task"], values["sigma_y"], place["prior"])
         return (*first, place["method"], -1 if steps is None else steps)
 
     def sorted(self, groups: Groups) -> Groups:
@@ -162,7 +177,7 @@ class _Order:
         for group, each in groups.items():
             found = [(self.of(vars(group) | vars(cell)), cell) for cell in each]
             places[group] = sorted(found, key=lambda pair: pair[0])
-        ordered = sorted(places, key=lambda group: places[group][0][0][:4])
+        ordered = sorted(places, key=lambda group: places[group][0][0][:5])
         return {group: [cell for _, cell in places[group]] for group in ordered}
 
     def label(self, row: Mapping[str, Any]) -> str:
@@ -173,6 +188,15 @@ class _Order:
 
 
 _PARTS = {"data": "data", "task": "tasks", "prior": "priors", "method": "methods"}
+
+
+def _section(i: int, section: Section) -> dict[str, Any]:
+    """A section with its figure as SVG."""
+    svg = None
+    if section.figure is not None:
+        with figures.styled():
+            svg = figures.inline(section.figure(), f"s{i}")
+    return {"id": f"section-{i}", "section": section, "svg": svg}
 
 
 # what was run ------------------------------------------------------------------------------------
@@ -319,10 +343,10 @@ def _picture_sections(
     pictured = {_image(row) for row in rows if shown.find(f"{row['key']}.png")}
     sections: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Saved]]] = {}
     for row in sorted((row for row in rows if _image(row) in pictured), key=order.of):
-        section = sections.setdefault((row["data"], row["task"], row["sigma_y"]), {})
+        section = sections.setdefault(_part(row), {})
         section.setdefault((row["number"], row["seed"]), []).append(row)
     found = []
-    for i, ((data, task, level), images) in enumerate(sections.items()):
+    for i, ((table, data, task, level), images) in enumerate(sections.items()):
         panels = [
             {
                 "image": own[0]["image"] or f"image {own[0]['number']}",
@@ -334,6 +358,7 @@ def _picture_sections(
         found.append(
             {
                 "id": f"pictures-{i}",
+                "table": table,
                 "data": data,
                 "task": task,
                 "sigma_y": f"{level:g}",
@@ -345,8 +370,12 @@ def _picture_sections(
     return found
 
 
+def _part(row: Saved) -> tuple[Any, ...]:
+    return (row.get("table", ""), row["data"], row["task"], row["sigma_y"])
+
+
 def _image(row: Saved) -> tuple[Any, ...]:
-    return (row["data"], row["task"], row["sigma_y"], row["number"], row["seed"])
+    return (*_part(row), row["number"], row["seed"])
 
 
 def _panels(rows: Sequence[Saved], shown: _Pictures, order: _Order) -> list[dict[str, Any]]:
@@ -386,9 +415,9 @@ def _trajectories(rows: Iterable[Saved], shown: _Pictures, order: _Order) -> lis
     """Iterates of the first image of every data set, task and noise level."""
     found: dict[tuple[Any, ...], list[Saved]] = {}
     for row in sorted((row for row in rows if shown.iterates(row["key"])), key=order.of):
-        found.setdefault((row["data"], row["task"], row["sigma_y"]), []).append(row)
+        found.setdefault(_part(row), []).append(row)
     sections = []
-    for (data, task, level), own in found.items():
+    for (table, data, task, level), own in found.items():
         first = min((row["number"], row["seed"]) for row in own)
         strips = [
             {
@@ -400,8 +429,9 @@ def _trajectories(rows: Iterable[Saved], shown: _Pictures, order: _Order) -> lis
         ]
         name = next(row["image"] for row in own if (row["number"], row["seed"]) == first)
         sections.append(
-            {"data": data, "task": task, "sigma_y": f"{level:g}", "image": name, "strips": strips}
-        )
+            {"table": table, "data": data, "task": task, "sigma_y": f"{level:g}", "image": name,
+             "strips": strips}
+        )  # fmt: skip
     return sections
 
 
@@ -414,8 +444,7 @@ def _with_kid(groups: Groups, rows: Iterable[Saved], shown: _Pictures) -> Groups
     for row in rows:
         path, truth = shown.find(f"{row['key']}.png"), shown.shared(row, "truth")
         if path is not None and truth is not None and failure(row) is None:
-            group = Group(row["data"], row["prior"], row["task"], row["sigma_y"])
-            pairs[group, row["method"], row["steps"]].append((path, truth))
+            pairs[Group.of(row), row["method"], row["steps"]].append((path, truth))
     features = cache(_features)
     found = {}
     for key, each in pairs.items():

@@ -8,23 +8,20 @@ images.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pnpcm.baselines import BASELINES, LINEAR
-from pnpcm.bench.paper import PUBLISHED, Published
 from pnpcm.bench.run import Chosen, priors_of
+from pnpcm.bench.sensitivity import UNCHANGED, variants
 from pnpcm.bench.spec import DataSet, MethodRow, Spec, TaskRow
 from pnpcm.catalogue import controls, is_name
 from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.names import Table
 from pnpcm.places import place
-from pnpcm.presets import PRESETS
-from pnpcm.solvers import SOLVERS, PnPCMConfig
+from pnpcm.solvers import SOLVERS
 
 BUNDLED = str(Path(__file__).parents[1] / "data")
 HELD_OUT = (546, 565, 577, 603, 606, 632)
@@ -74,8 +71,6 @@ SIDES = {"photo": 256, "scan": 320}
 """Sides of the images in the paper, in pixels."""
 FEW = 2
 """Images per data set with shipped priors, whose scores are not comparable anyway."""
-FACTORS = 12
-"""Draws of the sensitivity study."""
 
 
 @dataclass(frozen=True)
@@ -266,7 +261,7 @@ def ablation(domain: Domain) -> list[Spec]:
             name = f"{injection}, {momentum}"
             cells[name] = MethodRow(preset="pnp-cm/official/{task}", settings=settings)
     tasks = {task: domain.tasks[task] for task in LINEAR}
-    return [_spec("ablation", domain, cells, tasks=tasks)]
+    return [_spec("ablation", domain, cells, tasks=tasks, pictures=1)]
 
 
 def momentum(domain: Domain) -> list[Spec]:
@@ -282,7 +277,8 @@ def momentum(domain: Domain) -> list[Spec]:
             "no momentum, shipped preset": MethodRow(preset="mri/r8", settings={"mu": 0.0}),
             "momentum, shipped preset": MethodRow(preset="mri/r8"),
         }
-    return [_spec("momentum", domain, cells, tasks={"r8": domain.tasks["r8"]}, steps=(4, 10, 20))]
+    return [_spec("momentum", domain, cells, tasks={"r8": domain.tasks["r8"]}, steps=(4, 10, 20),
+                  pictures=1)]  # fmt: skip
 
 
 def nfe_noise(domain: Domain) -> list[Spec]:
@@ -293,7 +289,15 @@ def nfe_noise(domain: Domain) -> list[Spec]:
     row = MethodRow(preset="celeba-hq/{task}") if domain.own else MethodRow(method="pnp-cm")
     methods = {"PnP-CM": row}
     return [
-        _spec("nfe-noise", domain, methods, tasks=tasks, steps=(2, 4, 8), sigma_y=(0.025, 0.05))
+        _spec(
+            "nfe-noise",
+            domain,
+            methods,
+            tasks=tasks,
+            steps=(2, 4, 8),
+            sigma_y=(0.025, 0.05),
+            pictures=0,
+        )
     ]
 
 
@@ -301,28 +305,12 @@ def sensitivity(domain: Domain) -> list[Spec]:
     """Deblurring with all nine hyperparameters multiplied by random factors up to ±25 %."""
     if domain.paper not in ("celeba-hq", "lsun-bedroom"):
         return []
-    preset = PRESETS["celeba-hq/deblur-gauss"].solver
-    methods = {"published": MethodRow(preset="celeba-hq/deblur-gauss")}
-    generator = np.random.default_rng(0)
-    for k in range(FACTORS):
-        largest = (k + 1) / FACTORS * 0.25
-        f = 1 + generator.uniform(-largest, largest, 9)
-        changed = PnPCMConfig.from_paper(
-            round(100 * f[0]),
-            0.1 * f[1],
-            tuple(float(d * g) for d, g in zip(preset.deltas, f[2:6], strict=True)),
-            rho=(-4 * f[6], 6.5 * f[7]),
-            mu=float(0.1 * f[8]),
-        )
-        values = {name: getattr(changed, name) for name in ("sigmas", "deltas", "rhos", "mu")}
-        name = f"up to ±{100 * largest:.0f} %"
-        methods[name] = MethodRow(preset="celeba-hq/deblur-gauss", settings=values)
     tasks = {"deblur-gauss": domain.tasks["deblur-gauss"]}
-    return [_spec("sensitivity", domain, methods, tasks=tasks)]
+    return [_spec("sensitivity", domain, variants(), tasks=tasks, pictures=0)]
 
 
 def figures(domain: Domain) -> list[Spec]:
-    """The rows of the main table, with more pictures; before it, since rows are computed once."""
+    """The rows of the main table with more pictures; of both, ``all`` computes the first."""
     return [replace(spec, pictures=4) for spec in main(domain)]
 
 
@@ -353,9 +341,27 @@ def specs(
     **own: str | None,
 ) -> list[Spec]:
     """The specs of a table, or of ``all``; ``own``: see :func:`domains`."""
-    names = list(TABLES) if table == "all" else [table]
     where = domains(prior, data, **own)
-    return [spec for name in names for one in where for spec in TABLES[name](one)]
+    found: dict[str, Spec] = {}
+    for name in TABLES if table == "all" else (table,):
+        for spec in (spec for one in where for spec in TABLES[name](one)):
+            found.setdefault(spec.name, spec)  # main has the rows of figures
+    return list(found.values())
+
+
+REFERENCES = {
+    "main": "PnP-CM",
+    "ablation": "injection, momentum",
+    "momentum": "momentum",
+    "nfe-noise": "PnP-CM",
+    "sensitivity": UNCHANGED,
+}
+"""The method of a table that the others are compared with; also the tables that have rows."""
+
+
+def table_of(spec: Spec) -> str:
+    """The table that a spec is a part of."""
+    return next(name for name in REFERENCES if spec.name.startswith(f"{name}-"))
 
 
 def merged(name: str, parts: Sequence[Spec]) -> dict[str, Any]:
@@ -367,85 +373,3 @@ def merged(name: str, parts: Sequence[Spec]) -> dict[str, Any]:
         for key in ("priors", "metrics", "sigma_y", "steps", "seeds"):
             found[key] = list(dict.fromkeys((*found.get(key, ()), *spec[key])))
     return found
-
-
-# beside the published numbers --------------------------------------------------------------------
-@dataclass(frozen=True)
-class Beside:
-    """A published cell and ours: means over ``count`` images, None if it was not computed."""
-
-    published: Published
-    psnr: float | None
-    second: float | None
-    count: int
-    nfe: int | None = None
-
-
-def beside(table: str, rows: Iterable[dict[str, Any]], used: Sequence[Domain]) -> list[Beside]:
-    """Published cells of a table with the means of the stored rows of the data in their place."""
-    names = {one.paper: one.name for one in used}
-    wanted = [p for p in PUBLISHED if p.table == table and p.data in names]
-    noise = {one.paper: {t: row.sigma_y for t, row in one.tasks.items()} for one in used}
-    prefix = f"{table}-"
-    own: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["failed"] is None and row["spec"].startswith(prefix):
-            key = (row["data"], row["task"], row["method"], row["sigma_y"], row["steps"])
-            own.setdefault(key, []).append(row)
-    found = []
-    for cell in wanted:
-        scan = cell.data.startswith("fastmri")
-        level = (noise[cell.data][cell.task] or (cell.sigma_y,))[0]
-        steps = cell.nfe if table in ("momentum", "nfe-noise") else None
-        rows_of = own.get((names[cell.data], cell.task, cell.method, level, steps), [])
-        means = {
-            name: float(np.mean([r["scores"][name] for r in rows_of]))
-            for name in ("psnr", "ssim" if scan else "lpips-vgg")
-            if rows_of and all(name in r["scores"] for r in rows_of)
-        }
-        nfe = rows_of[0]["nfe"] if rows_of else None
-        second = means.get("ssim" if scan else "lpips-vgg")
-        found.append(Beside(cell, means.get("psnr"), second, len(rows_of), nfe))
-    return found
-
-
-def markdown(table: str, cells: Sequence[Beside], used: Sequence[Domain]) -> str:
-    """A table with one line per method (and steps, noise), ours before the published numbers."""
-    lines, words = [], {one.paper: one.data.words for one in used}
-    for data in dict.fromkeys(c.published.data for c in cells):
-        some = [c for c in cells if c.published.data == data]
-        tasks = list(dict.fromkeys(c.published.task for c in some))
-        lines += [f"## {table}: {words[data]}", ""]
-        lines += [
-            f"| method | NFE, ours / paper | {' | '.join(tasks)} |",
-            "|---" * (len(tasks) + 2) + "|",
-        ]
-        keys = list(dict.fromkeys((c.published.method, _condition(table, c)) for c in some))
-        for method, condition in keys:
-            own = [
-                c for c in some if (c.published.method, _condition(table, c)) == (method, condition)
-            ]
-            entries = {c.published.task: _entry(c) for c in own}
-            ours = (
-                "/".join(str(n) for n in sorted({c.nfe for c in own if c.nfe is not None})) or "–"
-            )
-            name = f"{method}, {condition}" if condition else method
-            texts = " | ".join(entries.get(task, "") for task in tasks)
-            lines.append(f"| {name} | {ours} / {own[0].published.nfe} | {texts} |")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def _condition(table: str, cell: Beside) -> str:
-    p = cell.published
-    if table == "nfe-noise":
-        return f"N = {p.nfe}, σ_y = {p.sigma_y:g}"
-    return f"N = {p.nfe}" if table == "momentum" else ""
-
-
-def _entry(cell: Beside) -> str:
-    p = cell.published
-    ours = "–" if cell.psnr is None else f"{cell.psnr:.2f}"
-    if cell.second is not None:
-        ours += f" / {cell.second:.3f}"
-    return f"{ours} (paper {p.psnr:.2f} / {p.second:.3f})"

@@ -29,17 +29,28 @@ Images = dict[tuple[Any, ...], Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Group:
-    """What a table is about: methods are compared within a group only."""
+    """What a table is about: methods are compared within a group only.
+
+    ``table``: table of the paper that the rows belong to, in pages with several of them.
+    """
 
     data: str
     prior: str
     task: str
     sigma_y: float
+    table: str = ""
+
+    @classmethod
+    def of(cls, row: Saved) -> Group:
+        """The group of a row."""
+        table = row.get("table", "")
+        return cls(row["data"], row["prior"], row["task"], row["sigma_y"], table)
 
     @property
     def name(self) -> str:
         """The group in words."""
-        return f"{self.data}, {self.task}, sigma_y {self.sigma_y:g}, prior {self.prior}"
+        table = f"{self.table}, " if self.table else ""
+        return f"{table}{self.data}, {self.task}, sigma_y {self.sigma_y:g}, prior {self.prior}"
 
 
 @dataclass(frozen=True)
@@ -138,24 +149,35 @@ def newest(rows: Iterable[Saved], spec: Mapping[str, Any] | None = None) -> list
 
 
 def cells(
-    rows: Iterable[Saved], *, metrics: Sequence[str], reference: str | None = None
+    rows: Iterable[Saved],
+    *,
+    metrics: Sequence[str],
+    reference: str | Mapping[str, str] | None = None,
 ) -> dict[Group, list[Cell]]:
     """Cells of the rows by group, in the order of the rows.
 
-    ``reference``: method that the others are compared with. A method with n steps is compared with
-    the reference of n steps, or with its only cell if the reference has one cell in the group.
+    ``reference``: method that the others are compared with, or one for every table. A method with n
+    steps is compared with the reference of n steps, or with its only cell if the reference has one
+    cell in the group.
     """
     for metric in metrics:
         _ = METRICS[metric]  # raises, with the nearest name
     found: dict[Group, dict[tuple[str, int | None], list[Saved]]] = {}
     for row in rows:
-        group = Group(row["data"], row["prior"], row["task"], row["sigma_y"])
-        each = found.setdefault(group, {})
+        each = found.setdefault(Group.of(row), {})
         each.setdefault((row["method"], row["steps"]), []).append(row)
     methods = {method for each in found.values() for method, _ in each}
-    if reference is not None and reference not in methods:
+    if isinstance(reference, str) and reference not in methods:
         raise UnknownNameError("reference method", reference, methods)
-    return {group: _group(group, each, metrics, reference) for group, each in found.items()}
+    return {
+        group: _group(
+            group,
+            each,
+            metrics,
+            reference.get(group.table) if isinstance(reference, Mapping) else reference,
+        )
+        for group, each in found.items()
+    }
 
 
 def _group(

@@ -40,6 +40,7 @@ def to_csv(cells: Iterable[Cell], metrics: Sequence[str]) -> str:
 
 def _line(cell: Cell, metrics: Sequence[str]) -> dict[str, object]:
     line: dict[str, object] = {
+        "table": cell.group.table,
         "data": cell.group.data,
         "prior": cell.group.prior,
         "task": cell.group.task,

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from pnpcm.bench.figures import colour, matplotlib
+from pnpcm.bench.sections import Section, TextTable, markdown
 from pnpcm.catalogue import load_prior
 from pnpcm.core import Operator, Prior, Step
 from pnpcm.evaluation.images import Images
@@ -201,46 +202,53 @@ def network_study(
     return study(name, prior, x, n_steps=n_steps, lipschitz=lipschitz, exact=False)
 
 
-# text, figure, table -----------------------------------------------------------------------------
-def markdown(studies: Sequence[Study]) -> str:
-    """The studies as text; docs/method.md section 9 has the statement and its proof."""
-    parts = [
-        "# Theorem 1 in numbers\n",
+# text, figure, table ---------------------------------------------------------------------------
+def sections(studies: Sequence[Study]) -> list[Section]:
+    """The studies as sections; docs/method.md section 9 has the statement and its proof."""
+    words = (
         "Δ_k = (‖x_k − x_{k−1}‖ + ‖z_k − z_{k−1}‖ + ‖u_k − u_{k−1}‖)/√P of PnP-CM, deblurring one "
         f"image, σ_y = {SIGMA_Y}; the prior is evaluated at σ = {LEVEL}; ρ = {RHO:.4f}; no "
         f"momentum, no clamp. Noise η_k: none, of standard deviation {NOISE}/k² (summable) or "
-        f"{NOISE} (constant).\n",
+        f"{NOISE} (constant).",
         "The inequality holds per step from the same state: Δ_k with noise − Δ_k without ≤ "
         "(2L/√P)‖η_k‖. Its sum over a run is not implied, because the states of the two runs "
-        "differ from the first noisy step on: it may be exceeded.\n",
-    ]
-    return "\n".join(parts + [_section(s) for s in studies])
+        "differ from the first noisy step on: it may be exceeded.",
+    )
+    first = Section("Theorem 1 in numbers", words, figure=lambda: figure(studies))
+    return [first, *(_section(s) for s in studies)]
 
 
-def _section(s: Study) -> str:
+def _section(s: Study) -> Section:
     how = "exact" if s.exact else "Jacobian norm at two inputs, a lower estimate"
-    lines = [f"## {s.name}\n", f"L = {s.lipschitz:.4f} ({how}), P = {s.size}.\n"]
-    lines += ["One step of the run with constant noise, with and without its noise:\n"]
-    lines += ["| k | Δ_k with noise | without | difference | (2L/√P)‖η_k‖ | |", "|---" * 6 + "|"]
-    for step in s.steps:
-        sign = "≤" if step.difference <= step.bound else ">"
-        lines.append(
-            f"| {step.k} | {step.noisy:.5f} | {step.quiet:.5f} | {step.difference:.5f} | "
-            f"{step.bound:.5f} | {sign} |"
-        )
-    lines += ["", "Whole runs, Δ_k:\n", f"| k | {' | '.join(s.traces)} |", "|---|---|---|---|"]
+    steps = TextTable(
+        ("k", "Δ_k with noise", "without", "difference", "(2L/√P)‖η_k‖", ""),
+        tuple(
+            (
+                str(step.k),
+                *(f"{v:.5f}" for v in (step.noisy, step.quiet, step.difference, step.bound)),
+                "≤" if step.difference <= step.bound else ">",
+            )
+            for step in s.steps
+        ),
+        words="One step of the run with constant noise, with and without its noise:",
+    )
     last = len(s.traces["none"].residuals)
-    for k in sorted({*(k for k in SHOWN if k < last), last}):
-        values = " | ".join(f"{run.residuals[k - 1]:.2e}" for run in s.traces.values())
-        lines.append(f"| {k} | {values} |")
+    runs = TextTable(
+        ("k", *s.traces),
+        tuple(
+            (str(k), *(f"{run.residuals[k - 1]:.2e}" for run in s.traces.values()))
+            for k in sorted({*(k for k in SHOWN if k < last), last})
+        ),
+        words="Whole runs, Δ_k:",
+    )
     left, right = s.summed
     verdict = "exceeded" if left > right else "not exceeded"
-    lines += [
-        "",
+    summed = (
         f"Summed over the run with summable noise: Σ(Δ_k − Δ_k⁰) = {left:.4f}, the paper's bound "
-        f"(2L/√P) Σ‖η_k‖ = {right:.4f}: {verdict}.\n",
-    ]
-    return "\n".join(lines)
+        f"(2L/√P) Σ‖η_k‖ = {right:.4f}: {verdict}."
+    )
+    words = (f"L = {s.lipschitz:.4f} ({how}), P = {s.size}.",)
+    return Section(s.name, words, (steps, runs), (summed,))
 
 
 def to_csv(studies: Sequence[Study]) -> str:
@@ -271,8 +279,8 @@ def figure(studies: Sequence[Study]) -> Any:
     return made
 
 
-def write_theorem(out: Path, *, prior: str | None = None, data: str | None = None) -> str:
-    """Write ``theorem.md``, ``theorem.csv`` and ``theorem.svg`` into ``out``; returns the text.
+def write_theorem(out: Path, *, prior: str | None = None, data: str | None = None) -> list[Section]:
+    """Write ``theorem.md``, ``theorem.csv`` and ``theorem.svg`` into ``out``; their sections.
 
     ``prior``: a checkpoint instead of ``natural``. ``data``: a folder whose first image is used,
     for the network with 256×256 pixels, instead of a bundled photograph of 64×64.
@@ -282,9 +290,9 @@ def write_theorem(out: Path, *, prior: str | None = None, data: str | None = Non
     small, image = (Images(folder, size=side, limit=1).image(0) for side in sides)
     name = "natural" if prior is None else prior
     studies = [gaussian_study(small), network_study(f"prior {name}", load_prior(name), image)]
-    text = markdown(studies)
+    found = sections(studies)
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "theorem.md", text)
+    write_text(out / "theorem.md", markdown(found))
     write_text(out / "theorem.csv", to_csv(studies))
     write_atomically(out / "theorem.svg", lambda path: figure(studies).savefig(path, format="svg"))
-    return text
+    return found

@@ -108,12 +108,15 @@ def bench(
         _compare(rows, expected)
 
 
-def write_report(store: Store, out: Path, spec: dict[str, Any]) -> None:
-    """Write the page and the tables of the rows, or say what is missing for them."""
+def write_report(store: Store, out: Path, spec: dict[str, Any], **more: Any) -> None:
+    """Write the page and the tables of the rows, or say what is missing for them.
+
+    ``more``: see :func:`pnpcm.bench.report.report`.
+    """
     from pnpcm.bench.report import report
 
     try:
-        page, *_ = report(store, out, spec=spec)
+        page, *_ = report(store, out, spec=spec, **more)
         say(f"report: {page}")
     except MissingExtraError as error:
         say(f"no report: {error}")

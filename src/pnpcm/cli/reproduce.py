@@ -65,9 +65,11 @@ def reproduce(
     continues a run that was stopped.
     """
     with starting():
-        from pnpcm.bench.estimate import estimate
-        from pnpcm.bench.reproduce import FEW, TABLES, beside, domains, markdown, merged, specs
+        from pnpcm.bench.beside import tables
+        from pnpcm.bench.estimate import duration, estimate
+        from pnpcm.bench.reproduce import FEW, REFERENCES, domains, merged, specs, table_of
         from pnpcm.bench.run import bench
+        from pnpcm.bench.sections import Section, markdown
         from pnpcm.bench.store import Store
         from pnpcm.bench.theorem import write_theorem
         from pnpcm.cluster import connect
@@ -79,11 +81,17 @@ def reproduce(
         wanted = [replace(spec, device=device) for spec in found]
     limit = FEW if limit is None and prior is None else limit
     if dry_run:
+        seconds = 0.0
         for spec in wanted:
-            say(f"{spec.name}: {estimate(spec, out, limit=limit)}")
+            expected = estimate(spec, out, limit=limit)
+            seconds += expected.seconds
+            say(f"{spec.name}: {expected}")
+        say(f"{len(wanted)} parts, expected time together: {duration(seconds)} of one process")
         return
+    study: list[Section] = []
     if table in ("theorem", "all"):
-        say(write_theorem(out, prior=prior, data=data))
+        study = write_theorem(out, prior=prior, data=data)
+        say(markdown(study))
     if table == "theorem":
         say(f"results: {out}")
         return
@@ -97,16 +105,19 @@ def reproduce(
         say(f"pnpcm: stopped; rows are in {out}, the same command continues", error=True)
         raise typer.Exit(INTERRUPTED) from None
     store = Store(out)
-    rows = list(store.rows())
-    words = "; ".join(dict.fromkeys(spec.words.partition(": ")[2] for spec in wanted))
-    for name in TABLES if table == "all" else (table,):
-        cells = beside(name, rows, used)
-        if cells:
-            count = "all images" if limit is None else f"at most {limit} image(s) per data set"
-            head = f"Ours / paper, {count}. Ours: {words}.\n\n"
-            text = head + markdown(name, cells, used)
+    made = tables(wanted, used, store, limit=limit)
+    for name, sections in made.items():
+        if sections:
+            text = markdown(sections)
             write_text(out / f"{name}.md", text)
             say(text)
-    if rows:
-        write_report(store, out, merged(table, wanted))
+    if wanted:
+        write_report(
+            store,
+            out,
+            merged(table, wanted),
+            reference=REFERENCES,
+            tables={spec.name: table_of(spec) for spec in wanted},
+            sections=[*(s for sections in made.values() for s in sections), *study],
+        )
     say(f"results: {out}")
