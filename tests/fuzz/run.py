@@ -178,10 +178,17 @@ def fuzz(inputs: dict[str, int], first: int = 0) -> dict[str, Count]:
                 continue
             now, rest[reader] = None, number + 1
             counts[reader].add(number, kind, words)
+            if number + 1 == stops[reader]:
+                _progress(reader, counts[reader])
             counts[reader].slowest = max(counts[reader].slowest, numbers[0])
             base.setdefault(reader, int(numbers[1]))
             counts[reader].peak = max(counts[reader].peak, int(numbers[1]) - base[reader])
     return counts
+
+
+def _progress(reader: str, count: Count) -> None:
+    found = f", {len(count.findings)} findings" if count.findings else ""
+    print(f"{time.strftime('%H:%M:%S')} {reader}: {count.inputs} inputs{found}", file=sys.stderr)
 
 
 def _lines(jobs: Sequence[tuple[str, int, int]]) -> Iterator[Any]:
