@@ -13,8 +13,19 @@ from typer.testing import CliRunner
 
 from pnpcm.bench import Store, bench, reproduce
 from pnpcm.bench.beside import beside, sections, tables
+from pnpcm.bench.comparisons import OPPOSITE, PAIRS, SAME, UNDECIDED, comparisons
 from pnpcm.bench.paper import PUBLISHED
-from pnpcm.bench.reproduce import KNEES, TABLES, domains, sensitivity, specs, table_of
+from pnpcm.bench.reproduce import (
+    KNEES,
+    PAPER,
+    PHOTO_TASKS,
+    SCANS,
+    TABLES,
+    domains,
+    sensitivity,
+    specs,
+    table_of,
+)
 from pnpcm.bench.run import finished
 from pnpcm.bench.scans import Scans
 from pnpcm.bench.scores import score
@@ -144,9 +155,10 @@ def test_the_centre_of_the_sensitivity_study_is_the_preset(
         assert max(some) > p / 2
 
 
-def row(method: str, psnr: float, lpips: float, **more: object) -> dict[str, object]:
+def row(method: str, psnr: float, lpips: float, number: int = 0, **more: object) -> dict[str, Any]:
     return {
         "data": "celeba-hq", "task": "superres-4", "method": method,
+        "number": number, "image": f"{number}.png", "seed": number,
         "sigma_y": 0.05, "steps": None, "nfe": 4, "failed": None,
         "scores": {"psnr": psnr, "lpips-vgg": lpips},
     } | more  # fmt: skip
@@ -155,20 +167,64 @@ def row(method: str, psnr: float, lpips: float, **more: object) -> dict[str, obj
 def test_means_stand_beside_the_published_numbers(tmp_path: Path) -> None:
     rows = [
         row("injection, momentum", 20.0, 0.4),
-        row("injection, momentum", 22.0, 0.2),
-        row("injection, momentum", 99.0, 0.0, failed="diverged"),
+        row("injection, momentum", 22.0, 0.2, 1),
+        row("injection, momentum", 99.0, 0.0, 2, failed="diverged"),
         row("another method", 50.0, 0.0),
     ]
     used = domains("model.pt", str(tmp_path))
     cells = beside("ablation", rows, used)
     assert len(cells) == 12
     (ours,) = (c for c in cells if c.count)
-    assert (ours.psnr, ours.second, ours.count) == (21.0, pytest.approx(0.3), 2)
+    assert (ours.mean("psnr"), ours.mean("lpips-vgg")) == (21.0, pytest.approx(0.3))
+    assert ours.count == 2
     text = markdown(sections("ablation", cells, used))
     assert text.startswith("## ablation, CelebA-HQ, 256×256\n")
-    assert "PSNR (dB) / LPIPS (VGG). Ours: 2 image(s) of CelebA-HQ, 256×256, prior model.pt" in text
+    assert "PSNR (dB) / LPIPS (VGG). Ours: 2 images of CelebA-HQ, 256×256, prior model.pt" in text
     assert "| injection, momentum | 4 | 4 | 21.00 / 0.300 | 27.27 / 0.285 | – |" in text
     assert "| no injection, no momentum | – | 4 | – | 22.93 / 0.461 | – |" in text
+
+
+def test_differences_of_lines_are_paired_and_compared_with_the_published_sign(
+    tmp_path: Path,
+) -> None:
+    """Published, superres-4: injection 27.27 − 25.97, momentum 27.27 − 24.25 dB."""
+    full, quiet, slow = (
+        f"{a}, {b}"
+        for a, b in (
+            ("injection", "momentum"),
+            ("no injection", "momentum"),
+            ("injection", "no momentum"),
+        )
+    )
+    rows = [row(full, 20.0 + k, 0.3, k) for k in range(4)]
+    rows += [row(quiet, 21.0 + k, 0.4, k) for k in range(3)]  # image 3 is no pair
+    rows += [row(slow, p, 0.3, k) for k, p in enumerate((19.0, 22.0, 21.0, 24.0))]
+    used = domains("model.pt", str(tmp_path))
+    found = {(c.words, c.metric): c for c in comparisons("ablation", beside("ablation", rows, used))
+             if c.task == "superres-4"}  # fmt: skip
+    injection = found["effect of injection", "psnr"]
+    assert injection.published == pytest.approx(1.30)
+    assert injection.ours is not None
+    assert (injection.ours.mean, injection.ours.images) == (-1.0, 3)
+    assert injection.outcome == OPPOSITE
+    assert found["effect of injection", "lpips-vgg"].outcome == SAME  # lower, as published
+    assert found["effect of momentum", "psnr"].outcome == UNDECIDED  # differences 1, −1, 1, −1
+    (section,) = sections("ablation", beside("ablation", rows, used), used)
+    _, differences = section.tables
+    assert differences.rows[0][:3] == ("effect of injection", "−1.00 / −0.100", "+1.30 / −0.184")
+    assert "PSNR (dB) 0 as in the paper, 1 opposite, 1 undecided" in differences.words
+    assert "rough with 3 images" in differences.words
+
+
+@pytest.mark.parametrize("table", PAIRS)
+def test_every_comparison_of_a_table_has_published_cells(table: str, tmp_path: Path) -> None:
+    used = [replace(d, paper=p) for d in domains("model.pt", str(tmp_path)) for p in PAPER]
+    for domain in used:
+        tasks = SCANS if domain.paper.startswith("fastmri") else PHOTO_TASKS
+        cells = beside(table, [], [replace(domain, tasks=tasks)])
+        found = comparisons(table, cells)
+        assert bool(found) == bool(cells)
+        assert all(c.published == c.published and c.outcome is None for c in found)
 
 
 def test_photographs_have_a_table_of_linear_and_one_of_nonlinear_tasks(tmp_path: Path) -> None:
@@ -280,12 +336,12 @@ def test_photographs_of_a_folder_by_the_command(tmp_path: Path) -> None:
     assert len(rows) == 12
     assert {row["failed"] for row in rows} == {None}
     assert {row["image"] for row in rows} == {"0.png"}
-    assert "Ours: 1 image(s)" in (out / "ablation.md").read_text(encoding="utf-8")
+    assert "Ours: 1 image of" in (out / "ablation.md").read_text(encoding="utf-8")
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "Beside the paper" in page
     assert "27.27 / 0.285" in page
-    assert "Ours: 2 image(s)" in command(*words[:-1], 2)
-    assert "Ours: 1 image(s)" in command(*words)  # not those of the store that --limit leaves out
+    assert "Ours: 2 images of" in command(*words[:-1], 2)
+    assert "Ours: 1 image of" in command(*words)  # not those of the store that --limit leaves out
 
 
 @pytest.mark.usefixtures("small")

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
 
 from pnpcm.baselines import LINEAR, NONLINEAR
 from pnpcm.bench import sensitivity
+from pnpcm.bench.comparisons import Beside, comparison_table
 from pnpcm.bench.paper import PUBLISHED, Published
 from pnpcm.bench.reproduce import PAPER, Domain, table_of
 from pnpcm.bench.run import finished
 from pnpcm.bench.sections import Section, TextTable
 from pnpcm.bench.spec import Spec
+from pnpcm.bench.stats import images
 from pnpcm.bench.store import Saved, Store
 
 TASK_GROUPS: dict[str, tuple[str, ...]] = {"linear tasks": LINEAR, "nonlinear tasks": NONLINEAR}
 """The paper has a table of each for photographs."""
 WITH_CONDITIONS = ("momentum", "nfe-noise")
 """Tables whose lines state the number of steps."""
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A published cell and ours: means over ``count`` images, None if it was not computed."""
-
-    published: Published
-    psnr: float | None
-    second: float | None
-    count: int
-    nfe: int | None = None
+PARAMETERS = {
+    "main": "parameters: the best of 12 trials on training images, for every method",
+    "nfe-noise": "parameters: the shipped presets and the rule between them",
+}
+"""Of tables with shipped priors that do not have the parameters of the paper."""
 
 
 def tables(
@@ -66,14 +59,7 @@ def beside(table: str, rows: Iterable[Saved], used: Sequence[Domain]) -> list[Be
         level = (noise[cell.data][cell.task] or (cell.sigma_y,))[0]
         steps = cell.nfe if table in WITH_CONDITIONS else None
         rows_of = own.get((names[cell.data], cell.task, cell.method, level, steps), [])
-        name = "ssim" if cell.is_scan else "lpips-vgg"
-        means = {
-            metric: float(np.mean([r["scores"][metric] for r in rows_of]))
-            for metric in ("psnr", name)
-            if rows_of and all(metric in r["scores"] for r in rows_of)
-        }
-        nfe = rows_of[0]["nfe"] if rows_of else None
-        found.append(Beside(cell, means.get("psnr"), means.get(name), len(rows_of), nfe))
+        found.append(Beside(cell, images(rows_of), rows_of[0]["nfe"] if rows_of else None))
     return found
 
 
@@ -88,20 +74,24 @@ def sections(table: str, cells: Sequence[Beside], used: Sequence[Domain]) -> lis
             some = [c for c in own if c.published.task in tasks]
             if some:
                 title = ", ".join(part for part in (table, words, domain.data.words) if part)
-                found.append(Section(title, (_caption(some, domain),), (_table(table, some),)))
+                made = (_table(table, some), comparison_table(table, some))
+                shown = tuple(each for each in made if each is not None)
+                found.append(Section(title, (_caption(table, some, domain),), shown))
     return found
 
 
-def _caption(cells: Sequence[Beside], domain: Domain) -> str:
+def _caption(table: str, cells: Sequence[Beside], domain: Domain) -> str:
     """What the numbers are, and how ours and those of the paper differ."""
     counts = sorted({c.count for c in cells if c.count})
-    images = "/".join(map(str, counts)) if counts else "no"
+    number = "/".join(map(str, counts)) if counts else "no"
+    noun = "image" if counts == [1] else "images"
     second = "SSIM" if cells[0].published.is_scan else "LPIPS (VGG)"
     count = "slices of 10 volumes" if cells[0].published.is_scan else "300 images"
-    numbers = "the paper's parameters" if domain.own else "see the column of methods in the report"
+    paper = "parameters: those of the paper"
+    numbers = paper if domain.own else PARAMETERS.get(table, paper)
     return (
-        f"PSNR (dB) / {second}. Ours: {images} image(s) of {domain.data.words}, prior "
-        f"{domain.prior}; parameters: {numbers}. Paper: {PAPER[domain.paper]}, {count}, priors of "
+        f"PSNR (dB) / {second}. Ours: {number} {noun} of {domain.data.words}, prior "
+        f"{domain.prior}; {numbers}. Paper: {PAPER[domain.paper]}, {count}, priors of "
         "its authors."
     )
 
@@ -131,7 +121,8 @@ def _label(table: str, p: Published) -> str:
 
 def _entries(cell: Beside) -> list[str]:
     p = cell.published
-    ours = "–" if cell.psnr is None else f"{cell.psnr:.2f}"
-    if cell.second is not None:
-        ours += f" / {cell.second:.3f}"
+    psnr, second = map(cell.mean, cell.metrics)
+    ours = "–" if psnr is None else f"{psnr:.2f}"
+    if second is not None:
+        ours += f" / {second:.3f}"
     return [ours, f"{p.psnr:.2f} / {p.second:.3f}"]

@@ -26,6 +26,7 @@ from pnpcm.bench.scores import LEAST_SIDE, METRICS, conventions
 from pnpcm.bench.sections import Section
 from pnpcm.bench.spec import digest
 from pnpcm.bench.stats import (
+    FEW_IMAGES,
     LEVEL,
     RESAMPLES,
     SEED,
@@ -45,8 +46,6 @@ from pnpcm.io.files import read_image, write_text
 from pnpcm.metrics.kid import LEAST, kid, vgg_features
 from pnpcm.metrics.lpips import available
 
-FEW_IMAGES = 10
-"""Below this number of images a page says that intervals are rough."""
 MOST_PLOTTED = 24
 """Groups that are plotted, the first ones: a plot takes a tenth of a second and 15 kB."""
 KID_DIGITS = 4

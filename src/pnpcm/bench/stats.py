@@ -19,6 +19,8 @@ from pnpcm.metrics.kid import Kid
 RESAMPLES = 2000
 LEVEL = 0.95
 SEED = 20_250_922
+FEW_IMAGES = 10
+"""Below this number of images, intervals are called rough."""
 BLOCK = 4_000_000
 """Most indices of resamples that are in memory at once."""
 IDENTITY = ("data", "number", "task", "sigma_y", "seed", "prior", "method", "steps")
@@ -186,10 +188,10 @@ def _group(
     metrics: Sequence[str],
     reference: str | None,
 ) -> list[Cell]:
-    images = {key: _images(own) for key, own in rows.items()}
-    references = {steps: each for (method, steps), each in images.items() if method == reference}
+    by_image = {key: images(own) for key, own in rows.items()}
+    references = {steps: each for (method, steps), each in by_image.items() if method == reference}
     only = next(iter(references.values())) if len(references) == 1 else None
-    scored = {key: {m: _scored(each, m) for m in metrics} for key, each in images.items()}
+    scored = {key: {m: _scored(each, m) for m in metrics} for key, each in by_image.items()}
     union = {m: set().union(*(each[m] for each in scored.values())) for m in metrics}
     found = []
     for (method, steps), own in rows.items():
@@ -197,7 +199,7 @@ def _group(
         base = None if method == reference else references.get(steps, only)
         cell = replace(
             _cell(group, method, steps, own, metrics),
-            differences={} if base is None else _differences(images[key], base, metrics),
+            differences={} if base is None else _differences(by_image[key], base, metrics),
             complete=frozenset(m for m in metrics if scored[key][m] == union[m]),
             is_reference=method == reference,
         )
@@ -251,7 +253,7 @@ def _statistic(values: Iterable[float | None]) -> Statistic | None:
 
 
 # paired differences ------------------------------------------------------------------------------
-def _images(rows: Iterable[Saved]) -> Images:
+def images(rows: Iterable[Saved]) -> Images:
     """Scores by number, file and seed of the image. Another file with the number is no pair."""
     good = (row for row in rows if failure(row) is None)
     return {(row["number"], row.get("image"), row["seed"]): row["scores"] for row in good}

@@ -36,8 +36,10 @@ def bench(
     only: Annotated[
         list[str] | None,
         typer.Option(
+            "--only",
+            "--filter",
             help="Compute only rows whose name DATA/IMAGE/TASK/sNOISE/PRIOR/METHOD/SEED contains "
-            "this pattern (* and ? allowed); repeatable."
+            "this pattern (* and ? allowed); repeatable.",
         ),
     ] = None,
     workers: shared.Workers = None,
