@@ -2,6 +2,8 @@
 
     pnpcm bench benchmarks/specs/NAME.yaml --out out/NAME
     python benchmarks/results.py --keep NAME --out out/NAME    # rows → results/NAME.jsonl
+    pnpcm reproduce all --out out/reproduce
+    python benchmarks/results.py --reproduced out/reproduce    # → results/reproduce-*.jsonl
     python benchmarks/results.py                               # results/*.jsonl → RESULTS.md
 
 `results/NAME.jsonl`: one line with the spec, the weights and the origin of the numbers, then one
@@ -17,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pnpcm.bench.reproduce import TABLES, domains, merged
 from pnpcm.bench.run import Chosen, environment, finished, weights_of
 from pnpcm.bench.scores import METRICS
 from pnpcm.bench.spec import MethodRow, Spec, read_spec
@@ -28,6 +31,8 @@ from pnpcm.errors import ArgumentError
 from pnpcm.io.files import write_text
 
 HERE = Path(__file__).parent
+KEPT = ("main", "momentum", "nfe-noise")
+"""Tables of ``pnpcm reproduce`` that are kept; `ablation` is a spec with more images."""
 SECONDS = ("lpips-vgg", "ssim")
 """The metric beside PSNR in overviews: the first of these that a spec has."""
 PREFACE = """# Results
@@ -46,30 +51,44 @@ with a 95 % bootstrap interval over them; ↑ better, ↓ worse where the interv
 
 
 # committed rows ----------------------------------------------------------------------------------
-def keep(spec: Spec, out: Path, command: str) -> Path:
-    """Write the finished rows of a store as ``results/NAME.jsonl``."""
-    rows = finished(spec, Store(out))
-    if not rows:
-        raise ArgumentError(f"out is {out}, which has no rows of {spec.name}; run {command} first")
+def keep(parts: Sequence[Spec], out: Path, command: str, name: str | None = None) -> Path:
+    """Write the finished rows of a store as ``results/NAME.jsonl``, those of all ``parts``.
+
+    ``name``: of the file and of the spec in it; None: that of the only part.
+    """
+    store, (first, *more) = Store(out), parts
+    name = first.name if name is None else name
     groups: dict[tuple[Any, ...], list[Saved]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in CELL), []).append(row)
-    names = {
-        (r["prior"], spec.methods[r["method"]].control_for(r["prior"], r["task"])) for r in rows
-    }
+    names = set()
+    for spec in parts:
+        for row in finished(spec, store):
+            groups.setdefault(tuple(row[column] for column in CELL), []).append(row)
+            control = spec.methods[row["method"]].control_for(row["prior"], row["task"])
+            names.add((row["prior"], control))
+    if not groups:
+        raise ArgumentError(f"out is {out}, which has no rows of {name}; run {command} first")
     head = {
         "command": command,
-        "finished": max(row["finished"] for row in rows)[:10],
-        "versions": environment(spec.threads),
-        "weights": {
-            weights_name(*name): weights_of(Chosen(*name)) for name in sorted(names, key=str)
-        },
-        "spec": spec.to_dict() | {"folder": "benchmarks/specs"},
+        "finished": max(row["finished"] for own in groups.values() for row in own)[:10],
+        "versions": environment(first.threads),
+        "weights": {weights_name(*one): weights_of(Chosen(*one)) for one in sorted(names, key=str)},
+        "spec": (merged(name, parts) if more else first.to_dict())
+        | {"name": name, "words": first.words, "folder": "benchmarks/specs"},
     }
     lines = [head, *(_cell(dict(zip(CELL, key, strict=True)), own) for key, own in groups.items())]
-    path = HERE / "results" / f"{spec.name}.jsonl"
+    path = HERE / "results" / f"{name}.jsonl"
     write_text(path, "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines))
     return path
+
+
+def keep_reproduced(out: Path) -> list[Path]:
+    """Write the rows of ``pnpcm reproduce`` with shipped priors, a file per table and data set."""
+    groups: dict[str, list[Spec]] = {}
+    for domain in domains():
+        for table in KEPT:
+            if parts := TABLES[table](domain):
+                groups[f"reproduce-{table}-{domain.name}"] = parts
+    return [keep(parts, out, "pnpcm reproduce all", name) for name, parts in groups.items()]
 
 
 def weights_name(prior: str, control: str | None = None) -> str:
@@ -259,12 +278,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", metavar="NAME", help="spec whose rows become a file of results")
     parser.add_argument("--out", type=Path, help="folder of its store; default: out/bench/NAME")
+    parser.add_argument(
+        "--reproduced", metavar="OUT", type=Path, help="store of pnpcm reproduce to be kept"
+    )
     options = parser.parse_args()
     if options.keep:
         path = f"benchmarks/specs/{options.keep}.yaml"
         spec = read_spec(HERE / "specs" / f"{options.keep}.yaml")
         out = options.out or Path("out/bench") / spec.name
-        print(keep(spec, out, f"pnpcm bench {path}"))
+        print(keep([spec], out, f"pnpcm bench {path}"))
+    if options.reproduced:
+        print(*keep_reproduced(options.reproduced), sep="\n")
     write_text(HERE / "RESULTS.md", page(HERE / "results"))
 
 

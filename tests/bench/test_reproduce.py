@@ -82,7 +82,7 @@ def test_the_data_are_called_by_their_name_and_say_what_they_stand_for(
     (only,) = domains(domain="fastmri-pdfs")
     assert only.name == "t1ce"
     (faces,) = (s for s in TABLES["main"](found["fairface"]) if "inpaint-70" in s.tasks)
-    assert faces.methods["CoSIGN"].control == "inpaint-70"
+    assert faces.methods["CoSIGN"].control_for("faces", "inpaint-70") == "inpaint-70"
     assert "CoSIGN" not in TABLES["main"](found["cbsd68"])[0].methods  # has no ControlNet
     monkeypatch.setenv("PNPCM_DATA", str(tmp_path / "none"))
     with pytest.raises(ArgumentError, match="domain is 'celeba-hq', which needs PNPCM_DATA"):

@@ -11,7 +11,8 @@ import pytest
 
 from pnpcm import PRESETS
 from pnpcm.baselines import BASELINES
-from pnpcm.bench import Store, read_spec
+from pnpcm.bench import Store, bench, read_spec
+from pnpcm.bench.reproduce import specs
 from pnpcm.bench.run import finished
 from pnpcm.bench.spec import MethodRow
 from pnpcm.cli import main
@@ -85,7 +86,7 @@ def test_weights_are_those_of_the_package_or_the_page_says_that_they_are_earlier
 def test_a_spec_without_rows_is_refused(tmp_path: Path) -> None:
     spec = read_spec(BENCHMARKS / "specs/small.yaml")
     with pytest.raises(ArgumentError, match="has no rows of small; run make first"):
-        results.keep(spec, tmp_path, "make")
+        results.keep([spec], tmp_path, "make")
 
 
 def test_the_documents_name_each_spec_and_each_script_of_their_folder() -> None:
@@ -144,3 +145,26 @@ def test_the_commands_of_the_readme_keep_the_rows_of_a_store(
     assert "weights (natural: " in page
     head["weights"] = {"natural": ["0", "1"]}
     assert "**earlier than those of the package**" in results.section(head, cells)
+
+
+def test_rows_of_reproduce_become_a_file_per_table_and_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PNPCM_DATA", str(tmp_path / "none"))  # so the bundled photographs are used
+    (tmp_path / "results").mkdir()
+    monkeypatch.setattr(results, "HERE", tmp_path)
+    monkeypatch.setattr(results, "KEPT", ("ablation",))
+    out = tmp_path / "out"
+    with pytest.raises(ArgumentError, match="has no rows of reproduce-ablation-bundled"):
+        results.keep_reproduced(out)
+    (spec,) = specs("ablation")
+    bench(spec, out, limit=1, only=["deblur-gauss"])
+    (path,) = results.keep_reproduced(out)
+    head, cells = results.load(path)
+    assert path.name == "reproduce-ablation-bundled.jsonl"
+    assert results.is_current(head)
+    assert [c["method"] for c in cells] == list(spec.methods)
+    text = results.section(head, cells)
+    assert text.startswith("## reproduce-ablation-bundled: ablation: photographs, 128×128")
+    psnr = cells[-1]["scores"]["psnr"][0]
+    assert f"| injection, momentum | – | {psnr:.2f} |" in text

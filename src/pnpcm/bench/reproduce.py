@@ -58,6 +58,8 @@ METHODS = {
     "CM4IR": "cm4ir",
 }
 """Names in the tables → rows of ``SOLVERS``."""
+OTHERS = {"DPIR": "dpir", "PnP-ADMM": "pnp-admm"}
+"""Methods that are not in the tables of the paper; computed with shipped priors."""
 PAPER = {
     "celeba-hq": "CelebA-HQ",
     "lsun-bedroom": "LSUN bedroom",
@@ -232,14 +234,16 @@ def _own_methods(domain: Domain, task: str) -> dict[str, dict[str, MethodRow]]:
 def _tuned_methods(domain: Domain, task: str) -> dict[str, dict[str, MethodRow]]:
     """The shipped prior → methods with the numbers of the fair tuning."""
     methods = {}
-    for label, method in METHODS.items():
-        tuned = f"{method}/{domain.prior}/{task}"
-        control = task if method == "cosign" else None
-        if tuned in BASELINES and (control is None or control in _controls(domain.prior)):
+    for label, method in (METHODS | OTHERS).items():
+        control = "{task}" if method == "cosign" else None
+        has_prior = control is None or task in _controls(domain.prior)
+        if f"{method}/{domain.prior}/{task}" in BASELINES and has_prior:
+            tuned = f"{method}/{{prior}}/{{task}}"
             methods[label] = MethodRow(preset=tuned, trials=12, control=control)
         if label == "PnP-CM":
-            published = _published_row(method, replace(domain, paper="celeba-hq"), task)
-            methods["PnP-CM, shipped preset"] = MethodRow(preset=f"{domain.prior}/{task}")
+            origin = "official" if domain.photo else "fastmri"
+            published = f"{method}/{origin}/{{task}}"
+            methods["PnP-CM, shipped preset"] = MethodRow(preset="{prior}/{task}")
             methods["PnP-CM, published numbers"] = MethodRow(preset=published)
             methods["pnpcm, default"] = MethodRow()
     return {domain.prior: methods}
