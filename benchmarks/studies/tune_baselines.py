@@ -6,9 +6,9 @@
 
 Needs $PNPCM_DATA and LPIPS weights. Metric: PSNR − 20 LPIPS (MRI: PSNR). DPS, DPnP and PnP-DM
 are tuned at one fifth of their published steps. A study is a file and is continued if it exists;
-`--write` writes the best of every finished study to src/pnpcm/data/baselines.json. With other
-`--trials` the rows have their own origin, such as faces@60. `--seed`: another random search, to
-see how much a best score depends on it.
+`--write` writes the best of every finished study to src/pnpcm/data/baselines.json, whose rows name
+the weights they were searched with. With other `--trials` the rows have their own origin, such as
+faces@60. `--seed`: another random search, to see how much a best score depends on it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from images import training_crops
 from pnpcm import load_prior
@@ -31,6 +31,7 @@ from pnpcm.core import Prior
 from pnpcm.errors import UnknownNameError
 from pnpcm.io.files import write_text
 from pnpcm.operators import measure
+from pnpcm.priors.controlled import fingerprint
 from pnpcm.problems import Problem
 from pnpcm.recon.parameters import frame_for
 from pnpcm.rng import generators
@@ -104,12 +105,12 @@ def main() -> None:
         problem, setting = measured(options.domain, task, x)
         if is_refused(method, options.domain, problem, setting):
             continue
-        start = time.perf_counter()
+        start, prior = time.perf_counter(), prior_for(method, options.domain, task)
         fair = fair_tune(
             method,
             problem,
             x,
-            prior_for(method, options.domain, task),
+            prior,
             setting,
             trials=0 if options.write else options.trials,
             metric=metric,
@@ -127,6 +128,7 @@ def main() -> None:
         steps = METHODS[method].fraction
         source = f"fair: {options.trials} trials, 4 training crops 64×64, {metric}"
         source += "" if steps == 1 else f", at {steps:g} of the published steps"
+        source += f", weights {fingerprint(prior)[:8]}" if isinstance(prior, nn.Module) else ""
         found.append(Baseline(method, origin, task, fair.config, source))
     if options.write:
         rows = {b.name: b for b in map(Baseline.from_dict, json.loads(FILE.read_text()))}
