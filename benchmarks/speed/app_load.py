@@ -5,6 +5,11 @@ which order, how long they waited, and the memory of the server. Every image has
 that an answer to another request would be seen. A second run with a short queue counts refusals.
 
     python benchmarks/speed/app_load.py --requests 50
+    python benchmarks/speed/app_load.py --minutes 30
+
+With ``--minutes``, rounds of good and bad uploads instead: each good one must be restored, each bad
+one be answered by one sentence; the memory of the server is that of the last third of the rounds
+relative to the first. Exit code 1 if an answer was lost or the memory has grown by more than 10 %.
 """
 
 from __future__ import annotations
@@ -16,10 +21,12 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +37,8 @@ import httpx
 import numpy as np
 from PIL import Image
 
+GROWTH = 1.1
+"""Largest ratio of resident memory, last third to first third of the rounds."""
 SIDE = 64
 API = "/gradio_api"
 
@@ -83,14 +92,33 @@ def colour(number: int) -> tuple[int, int, int]:
     return (40 + 3 * (number % 50), 190 - 3 * (number % 50), 60 + number % 7)
 
 
-async def restore(
-    client: httpx.AsyncClient, inputs: list[Any], index: int, number: int, start: float
-) -> Answer:
-    """One user: upload, request, answer."""
+def picture(number: int) -> bytes:
+    """A PNG of one colour, another one for every number."""
     content = io.BytesIO()
     Image.new("RGB", (SIDE, SIDE), colour(number)).save(content, "PNG")
+    return content.getvalue()
+
+
+def bad_pictures(number: int) -> dict[str, bytes]:
+    """Uploads that must be refused: no picture, cut, empty, and a header of 20000×20000 pixels."""
+    whole = picture(number)
+    head = b"IHDR" + struct.pack(">II", 20_000, 20_000) + whole[24:29]
+    huge = whole[:12] + head + struct.pack(">I", zlib.crc32(head)) + whole[33:]
+    return {"text": b"not a picture", "cut": whole[:100], "empty": b"", "huge": huge}
+
+
+async def restore(
+    client: httpx.AsyncClient,
+    inputs: list[Any],
+    index: int,
+    number: int,
+    start: float,
+    content: bytes | None = None,
+) -> Answer:
+    """One user: upload, request, answer; ``content``: None for the picture of this number."""
     session = f"load{number}"
-    files = {"files": (f"{number}.png", content.getvalue(), "image/png")}
+    files = {"files": (f"{number}.png", picture(number) if content is None else content,
+                       "image/png")}  # fmt: skip
     path = (await client.post(f"{API}/upload", files=files)).json()[0]
     data = [{"path": path, "meta": {"_type": "gradio.FileData"}}, *inputs[1:]]
     body = {"data": data, "fn_index": index, "session_hash": session}
@@ -105,9 +133,21 @@ async def restore(
             message = json.loads(line[6:]) if line.startswith("data: ") else {}
             if message.get("msg") == "process_completed":
                 now = time.perf_counter() - start
+                if sentence := refusal(message):
+                    return Answer(number, "told", asked, told, now, sentence)
                 status = await check(client, message, number)
                 return Answer(number, status, asked, told, now)
     return Answer(number, "lost", asked, told, time.perf_counter() - start)
+
+
+def refusal(message: dict[str, Any]) -> str | None:
+    """The sentence of the page if it has no result, without its markup and the number of the file.
+
+    The answer to a good picture has none.
+    """
+    first = next(iter(message.get("output", {}).get("data", [])), None)
+    found = re.search(r'class="card bad"><b>(.*?)</b>', first) if isinstance(first, str) else None
+    return re.sub(r"^[0-9]+\.png", "FILE", found[1]) if found else None
 
 
 async def check(client: httpx.AsyncClient, message: dict[str, Any], number: int) -> str:
@@ -122,18 +162,63 @@ async def check(client: httpx.AsyncClient, message: dict[str, Any], number: int)
     return "done" if near else "another image"
 
 
-async def load(address: str, requests: int, method: str) -> list[Answer]:
+async def form(client: httpx.AsyncClient, method: str) -> tuple[list[Any], int]:
+    """The values of the page for its request "restore", and the number of that request."""
+    config = (await client.get("/config")).json()
+    call = next(d for d in config["dependencies"] if d.get("api_name") == "restore")
+    parts = {c["id"]: c for c in config["components"]}
+    inputs = [parts[i]["props"].get("value") for i in call["inputs"]]
+    labels = [parts[i]["props"].get("label") for i in call["inputs"]]
+    inputs[labels.index("Method")] = method
+    return inputs, call["id"]
+
+
+def client_of(address: str) -> httpx.AsyncClient:
     limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
-        config = (await client.get("/config")).json()
-        call = next(d for d in config["dependencies"] if d.get("api_name") == "restore")
-        parts = {c["id"]: c for c in config["components"]}
-        inputs = [parts[i]["props"].get("value") for i in call["inputs"]]
-        labels = [parts[i]["props"].get("label") for i in call["inputs"]]
-        inputs[labels.index("Method")] = method
+    return httpx.AsyncClient(base_url=address, limits=limits, timeout=60)
+
+
+async def load(address: str, requests: int, method: str) -> list[Answer]:
+    async with client_of(address) as client:
+        inputs, index = await form(client, method)
         start = time.perf_counter()
-        jobs = [restore(client, inputs, call["id"], n, start) for n in range(requests)]
+        jobs = [restore(client, inputs, index, n, start) for n in range(requests)]
         return list(await asyncio.gather(*jobs))
+
+
+async def soak(address: str, minutes: float, method: str, process: int) -> bool:
+    """Rounds of two good and four bad uploads at once; whether nothing was lost."""
+    counts: dict[str, int] = {}
+    sizes, lost, sentences = [], [], set()
+    async with client_of(address) as client:
+        inputs, index = await form(client, method)
+        start, number = time.perf_counter(), 0
+        while time.perf_counter() - start < 60 * minutes:
+            wanted: list[tuple[str, bytes | None]] = [("good", None), ("good", None)]
+            wanted += bad_pictures(number).items()
+            jobs = [
+                restore(client, inputs, index, number + k, start, content)
+                for k, (_, content) in enumerate(wanted)
+            ]
+            for (kind, _), answer in zip(wanted, await asyncio.gather(*jobs), strict=True):
+                counts[f"{kind}: {answer.status}"] = counts.get(f"{kind}: {answer.status}", 0) + 1
+                if answer.status != ("done" if kind == "good" else "told"):
+                    lost.append(f"{kind}, request {answer.number}: {answer.status}")
+                sentences |= {f"{kind}: {answer.text}"} if answer.text else set()
+            number += len(wanted)
+            sizes.append(memory(process, "VmRSS"))
+    third = max(1, len(sizes) // 3)
+    growth = float(np.median(sizes[-third:]) / np.median(sizes[:third]))
+    print(f"{len(sizes)} rounds, {number} requests: {counts}")
+    shown = " ".join(f"{size:.0f}" for size in sizes[:: max(1, len(sizes) // 12)])
+    print(f"memory of the server in MB after rounds, evenly spaced: {shown}")
+    print(f"growth from the first third of the rounds to the last: {growth:.3f} ×")
+    for sentence in sorted(sentences)[:20]:
+        print(sentence)
+    for sentence in lost[:20]:
+        print(f"lost: {sentence}")
+    print(f"{len(lost)} lost")
+    return not lost and growth <= GROWTH
 
 
 def fairness(answers: list[Answer]) -> int:
@@ -165,8 +250,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=50)
     parser.add_argument("--method", default="default", help="method of the page, e.g. wiener")
+    parser.add_argument("--minutes", type=float, help="rounds of good and bad uploads instead")
     parser.add_argument("--short", type=int, default=8, help="length of the short queue")
     args = parser.parse_args()
+    if args.minutes is not None:
+        with server(args.requests) as (address, process, _):
+            good = asyncio.run(soak(address, args.minutes, args.method, process))
+        raise SystemExit(0 if good else 1)
     for queue in (args.requests, args.short):
         print(f"\nqueue of {queue}, images of {SIDE}×{SIDE}, method {args.method}")
         with server(queue) as (address, process, _):

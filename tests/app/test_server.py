@@ -5,6 +5,8 @@ import io
 import json
 import re
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from PIL import Image
 
 from pnpcm.app import server
-from pnpcm.app.work import Limits
+from pnpcm.app.work import KEPT, Limits
 
 API = "/gradio_api"
 
@@ -275,6 +277,29 @@ def test_large_files_and_large_images_are_refused(client: Any) -> None:
     status, *_ = answer(client, "large")["output"]["data"]
     assert "A.png has 129×129 = 16641 pixels" in status
     assert 'class="card bad"' in status
+
+
+STATES = f"""
+import sys
+from pathlib import Path
+from pnpcm.app import server
+from pnpcm.app.work import Limits, Work
+app = server.application(Work(Path(sys.argv[1]), Limits()), "127.0.0.1")
+parts = [getattr(route, "app", None) for route in app.routes]
+(holder,) = (part.state_holder for part in parts if hasattr(part, "state_holder"))
+for number in range({KEPT} + 5):
+    holder[f"session {{number}}"]
+print(len(holder.session_data))
+"""
+
+
+def test_the_states_of_few_sessions_are_kept(tmp_path: Path) -> None:
+    """Each takes 0.4 MB, and Gradio would keep 10 000. In a process of its own, for its loop."""
+    pytest.importorskip("gradio", reason="the page needs Gradio: pip install pnpcm[app]")
+    words = [sys.executable, "-c", STATES, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) <= KEPT + 1
 
 
 def test_requests_beyond_the_queue_are_refused_with_a_sentence(client: Any) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpcm.app.examples import make_examples
-from pnpcm.app.work import MEGA, Limits, Work
+from pnpcm.app.work import KEPT, MEGA, Limits, Work
 from pnpcm.arguments import check_count
 from pnpcm.errors import ArgumentError, MissingExtraError
 from pnpcm.io.staging import remove_leftovers, staging
@@ -127,6 +127,7 @@ def application(work: Work, host: str) -> Any:
         raise MissingExtraError("the app needs Gradio; pip install pnpcm[app]") from error
     blocks = page(work, make_examples(root / "examples"))
     blocks.queue(max_size=limits.queue)
+    blocks.state_session_capacity = KEPT  # Gradio's 10000 would take 0.4 MB each
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, limits=limits)
     app.add_middleware(HostCheck, host=host)  # the last one is asked first

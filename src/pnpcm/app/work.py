@@ -43,7 +43,7 @@ MEASURED_BOUNDS = {
 }
 """Largest values of the options in a measurement file; of a pair: of the first."""
 KEPT = 50
-"""Number of results whose files are kept; the oldest are deleted."""
+"""Number of sessions whose results are kept; those of the oldest are deleted."""
 
 
 class Stopped(PnPCMError):
