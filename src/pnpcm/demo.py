@@ -36,6 +36,8 @@ from pnpcm.problems import Jpeg
 from pnpcm.solvers import PnPCM
 
 Map = Callable[[Tensor], Tensor]
+RECORD = "results.json"
+"""The file that is written first, and again at the end."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +68,18 @@ class Row:
     seconds: float
 
 
+def outputs() -> tuple[str, ...]:
+    """Names of the files of the demo."""
+    return (*(f"{task}.png" for task in TASKS), "overview.png", RECORD, "table.md")
+
+
 def run_demo(out: Path, *, seed: int = 0) -> Iterator[Row]:
     """Solve every task, write images, table and configurations to ``out``, yield the rows."""
     out.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     sheets: list[Picture] = []
     record: dict[str, Any] = {"seed": seed}
+    write_json(out / RECORD, record)
     for task in TASKS:
         solved = solve_task(task, seed=seed)
         row, pictures = solved.row, solved.pictures
@@ -87,7 +95,7 @@ def run_demo(out: Path, *, seed: int = 0) -> Iterator[Row]:
         record[task] = solved.record
         yield row
     save_picture(out / "overview.png", stack(sheets))
-    write_json(out / "results.json", record)
+    write_json(out / RECORD, record)
     write_text(out / "table.md", markdown(rows))
 
 

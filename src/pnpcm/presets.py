@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pnpcm.core import DataStep
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.reading import read_json, reading
 from pnpcm.names import Table
 from pnpcm.solvers import CGStep, GradientStep, PnPCMConfig, ProxStep
@@ -75,6 +75,15 @@ def load_preset(path: Path) -> Preset:
     format = "a preset file of `pnpcm tune`"
     with reading(path, format):
         return Preset.from_dict(read_json(path, format))
+
+
+def is_preset(path: Path) -> bool:
+    """Whether a file is a preset file of ``pnpcm tune``."""
+    try:
+        load_preset(path)
+    except PnPCMError:
+        return False
+    return True
 
 
 def _table() -> dict[str, Preset]:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from pnpcm.bench import Store, run
 from pnpcm.bench.verify import cells_of, read_expected, verify
 from pnpcm.cli import app, main
-from pnpcm.errors import PnPCMError
+from pnpcm.errors import ArgumentError, PnPCMError
 
 SPEC: dict[str, Any] = {
     "data": {"noise": {"path": "images"}},
@@ -251,3 +251,19 @@ def test_the_help_does_not_import_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "--scheduler" in done.stdout
     assert done.stdout.strip().endswith("[]")
+
+
+@pytest.mark.parametrize("name", ["report.html", "table.csv", "tiny.spec.json"])
+def test_files_of_the_user_are_not_replaced(name: str, spec: Path) -> None:
+    Path("out").mkdir()
+    (Path("out") / name).write_text("mine")
+    words = (spec, "--out", "out", "--only", "superres-2/*/wiener")
+    done = call(*words)
+    assert isinstance(done.exception, ArgumentError)
+    assert f"output out/{name} exists and is not a result of pnpcm bench" in str(done.exception)
+    assert files(Path("out")) == {name}
+    (Path("out") / name).rename(Path("out") / "notes.txt")
+    assert call(*words).exit_code == 0
+    assert call(*words).exit_code == 0  # its own folder
+    Path("means.yaml").write_text("mine")
+    assert "not a file of --expect" in str(call(*words, "--expect", "means.yaml").exception)

@@ -135,6 +135,39 @@ def test_demo_writes_pictures_table_and_configuration(
     assert not [p for p in (tmp_path / "out").iterdir() if p.name.startswith(".")]
 
 
+def test_demo_replaces_no_file_of_the_user(
+    pnpcm: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "TASKS", {"inpainting": demo.TASKS["inpainting"]})
+    (tmp_path / "table.md").write_text("mine")
+    done = pnpcm("demo", "--out", tmp_path)
+    assert (done.code, "table.md exists and is not an output of pnpcm demo" in done.err) == (
+        2,
+        True,
+    )
+    assert [p.name for p in tmp_path.iterdir()] == ["table.md"]
+    (tmp_path / "table.md").unlink()
+    for _ in range(2):  # again into its own folder
+        assert pnpcm("demo", "--out", tmp_path).code == 0
+
+
+def test_tune_replaces_no_file_of_the_user(pnpcm: Callable[..., Done], tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    (tmp_path / "data").mkdir()
+    save_picture(tmp_path / "data" / "a.png", to_picture(torch.rand(3, 32, 32, generator=gen())))
+    words = ["tune", "--data", tmp_path / "data", "--task", "denoise", "--trials", 1]
+    words += ["--images", 1, "--size", 32, "--steps", 2, "--out", tmp_path / "p.json"]
+    for name in ("p.json", "p.study", "p.png"):
+        (tmp_path / name).write_text("mine")
+        done = pnpcm(*words)
+        assert (done.code, f"{name} exists and is not" in done.err) == (2, True)
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
+    for _ in range(2):  # the second run continues the first
+        done = pnpcm(*words)
+        assert done.code == 0, done.err
+
+
 @pytest.mark.parametrize("task", demo.TASKS)
 def test_every_demo_problem_is_well_posed(task: str) -> None:
     """Prior, operator and image of each task fit together; the photographs are there."""

@@ -224,7 +224,19 @@ def test_folders_are_searched_for_raw_files_but_not_for_results(tmp_path: Path) 
         (tmp_path / name).touch()
     record = {"input": "elsewhere/old.dat", "files": ["old.npy", "old.h5"]}
     (tmp_path / "old.result.json").write_text(json.dumps(record))
-    assert find_scans([tmp_path]) == [tmp_path / name for name in names]
+    assert find_scans([tmp_path]) == ([tmp_path / name for name in names], [])
+
+
+def test_an_empty_folder_beside_a_scan_is_named_and_the_scan_is_planned(
+    raw: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    words = ["mri", raw, tmp_path / "empty", "--mask", "gaussian1d", "--dry-run"]
+    result = RUN.invoke(app, [str(word) for word in words])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["scan"]["name"] == "head"
+    assert f"pnpcm: input {tmp_path}/empty is a folder without raw scans" in result.stderr
+    refused("is a folder without raw scans", "mri", tmp_path / "empty")
 
 
 def test_messages_use_the_spelling_of_the_command_line(raw: Path, tmp_path: Path) -> None:
@@ -253,3 +265,10 @@ def test_progress_names_the_scan_and_the_slice(
     assert json.loads(result.stdout)["status"] == "done"
     for text in ("head, reading", "loading prior mri", "head, slice 1 of 2", "head, slice 2 of 2"):
         assert text in result.stderr
+
+
+def test_maps_of_raw_coils_name_the_options_that_change_coils(raw: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "maps.npy", np.ones((4, 64, 72), np.complex64))
+    given = ("--maps", tmp_path / "maps.npy", "--dry-run", "--mask", "gaussian1d")
+    sentence = "--maps are given .*; leave --coils out and give --no-whiten"
+    refused(sentence, "mri", raw, *given, "--coils", 2)

@@ -208,6 +208,20 @@ def test_bad_wishes_of_sample(
 # --- evaluate -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("name", ["evaluate.json", "evaluate.md", "sigma-15.png"])
+def test_scores_replace_no_file_of_the_user(name: str, pictures: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text("{}")
+    words = ("evaluate", "gaussian", "--data", pictures, "--sigma", 15, "--out", out)
+    with pytest.raises(ArgumentError, match=f"{name} exists and is not an output of pnpcm priors"):
+        run(*words)
+    assert [p.name for p in out.iterdir()] == [name]
+    (out / name).unlink()
+    run(*words)
+    run(*words)
+
+
 def test_scores_of_a_name_are_those_worked_out_by_hand(pictures: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     text = run("evaluate", "natural", "--data", pictures, "--beside", "cbsd68", "--out", out,

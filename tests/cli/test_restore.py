@@ -662,3 +662,23 @@ def test_simulate_does_not_replace_its_input(run: Run, tmp_path: Path) -> None:
     assert done.code == 2
     assert "the folder of an input" in done.err
     assert (tmp_path / "clean.png").read_bytes() == before
+
+
+def test_an_empty_folder_among_inputs_is_named_and_the_rest_is_done(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("a", "b"):
+        noisy(32).save(tmp_path / f"{name}.png")
+    paths = (tmp_path / "a.png", tmp_path / "empty", tmp_path / "b.png")
+    words = ("--task", "denoise", "--out", tmp_path / "out")
+    done = run("restore", *paths, *words)
+    sentence = f"pnpcm: input {tmp_path}/empty is a folder without images"
+    assert (done.code, sentence in done.err) == (1, True)
+    assert {p.name for p in (tmp_path / "out").glob("*.png")} == {"a.denoise.png", "b.denoise.png"}
+    rows = [json.loads(line) for line in run("restore", *paths, *words, "--json").out.splitlines()]
+    statuses = {Path(row["input"]).name: row["status"] for row in rows}
+    assert statuses == {"empty": "failed", "a.png": "kept", "b.png": "kept"}
+    one = run("restore", *paths[:2], "--task", "denoise", "--dry-run")
+    assert (one.code, json.loads(one.out)["task"], sentence in one.err) == (1, "denoise", True)
+    assert run("restore", paths[1], paths[1], *words).code == 2

@@ -259,6 +259,20 @@ def test_a_tall_tiff_has_many_strips(tmp_path: Path) -> None:
         assert np.array_equal(file.asarray(), image)
 
 
+def test_a_damaged_tiff_is_one_sentence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """tifffile logs what it finds, which would be printed beside our error."""
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, np.zeros((200, 200, 3), np.uint8), photometric="rgb")
+    content = path.read_bytes()
+    for tag in (256, 257):  # width and height
+        at = next(i for i in range(len(content)) if content[i : i + 2] == struct.pack("<H", tag))
+        content = content[: at + 8] + struct.pack("<I", 900) + content[at + 12 :]
+    path.write_bytes(content)
+    with pytest.raises(ArgumentError, match=r"a\.tif"):
+        read_photo(path)
+    assert caplog.records == []
+
+
 def test_planar_tiff_and_white_is_zero(tmp_path: Path) -> None:
     image = pixels(3, 16)
     tifffile.imwrite(

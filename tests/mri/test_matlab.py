@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -103,4 +104,23 @@ def test_the_number_of_variables_is_bounded(tmp_path: Path) -> None:
     names = {f"{'n' * 25}_{k:03}": 1.0 for k in range(300)}
     io.savemat(path, names)
     with pytest.raises(ArgumentError, match=r"has no kspace, it holds n+_000, .*_019, …;"):
+        read_scan(path)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_file_that_is_cut_off_while_it_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool
+) -> None:
+    """With a memory map this ended the process (SIGBUS)."""
+    path = tmp_path / "a.mat"
+    values = np.random.default_rng(0).random((4, 4, 8, 8)) * 1j
+    io.savemat(path, {"kspace": values}, do_compression=compressed)
+    check = Budget.check
+
+    def cut(budget: Budget, *arguments: Any) -> None:
+        check(budget, *arguments)
+        os.truncate(path, 300)
+
+    monkeypatch.setattr(Budget, "check", cut)
+    with pytest.raises(ArgumentError, match=r"a\.mat cannot be read"):
         read_scan(path)

@@ -1,5 +1,6 @@
 """Many inputs (one failure concerns one input, no result replaces another one), and records."""
 
+import hashlib
 import json
 import os
 import tokenize
@@ -12,10 +13,12 @@ import pytest
 
 from pnpcm.errors import ArgumentError
 from pnpcm.io.staging import staging
+from pnpcm.recon import record
 from pnpcm.recon.record import (
     Outcome,
     Request,
     Watch,
+    digest,
     finished,
     process,
     publish_result,
@@ -246,3 +249,29 @@ def test_what_is_no_record_is_not_read(content: Any, folder: Path) -> None:
 def test_deeply_nested_records_are_not_read(folder: Path) -> None:
     record_path(folder, "a").write_text("[" * 200_000 + "]" * 200_000)
     assert read_record(folder, "a") is None
+
+
+def test_the_hash_of_a_long_file_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "HASHED", 64)
+    monkeypatch.setattr(record, "BLOCK", 8)
+    path = tmp_path / "scan.dat"
+    for size in (0, 5, 64):
+        content = bytes(range(size))
+        path.write_bytes(content)
+        assert digest(path) == hashlib.sha256(content).hexdigest()
+    before = set()
+    for changed in (None, 0, 999):  # the first and the last byte are among those that are read
+        content = bytearray(1000)
+        if changed is not None:
+            content[changed] = 1
+        path.write_bytes(content)
+        before.add(digest(path))
+        assert digest(path).endswith(" of 64 of 1000 bytes")
+    assert len(before) == 3
+    path.write_bytes(bytes(1001))
+    assert digest(path) not in before
+    with path.open("wb") as file:
+        file.truncate(2**43)  # without disk space; reading all of it would take hours
+    assert digest(path).endswith(f" of 64 of {2**43} bytes")

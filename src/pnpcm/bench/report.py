@@ -58,6 +58,10 @@ COLUMNS = (
 Groups = dict[Group, list[Cell]]
 
 
+FILES = ("report.html", "table.csv", "table.tex")
+"""Names of the files of a report."""
+
+
 def report(
     store: Store,
     out: Path,
@@ -119,14 +123,10 @@ def report(
     }
     out.mkdir(parents=True, exist_ok=True)
     every = [cell for each in groups.values() for cell in each]
-    texts = {
-        "report.html": page.render(values),
-        "table.csv": to_csv(every, metrics),
-        "table.tex": to_tex(groups, metrics, title=title),
-    }
-    for name, text in texts.items():
+    tex = to_tex(groups, metrics, title=title)
+    for name, text in zip(FILES, (page.render(values), to_csv(every, metrics), tex), strict=True):
         write_text(out / name, text)
-    return [out / name for name in texts]
+    return [out / name for name in FILES]
 
 
 def _template() -> Any:

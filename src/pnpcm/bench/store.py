@@ -64,6 +64,10 @@ class Store:
         name = "rows" if shard == "0/1" else f"rows-{shard.replace('/', '-of-')}"
         self.file = folder / f"{name}{SUFFIX}"
 
+    def exists(self) -> bool:
+        """Whether the folder has a file of rows."""
+        return any(self.folder.glob(f"rows*{SUFFIX}"))
+
     def keys(self) -> set[str]:
         """Keys of all rows of the folder, without those that are computed again."""
         found = self.rows(("key", "failed"))

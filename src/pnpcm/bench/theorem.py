@@ -251,11 +251,25 @@ def _section(s: Study) -> Section:
     return Section(s.name, words, (steps, runs), (summed,))
 
 
+FILES = ("theorem.csv", "theorem.md", "theorem.svg")
+COLUMNS = ("prior", "noise_kind", "k", "delta", "noise")
+
+
+def is_theorem(folder: Path) -> bool:
+    """Whether ``theorem.csv`` of a folder is one of :func:`write_theorem`."""
+    path = folder / FILES[0]
+    if not path.is_file():
+        return False
+    head = f"{','.join(COLUMNS)}\n".encode()
+    with path.open("rb") as file:
+        return file.read(len(head)) == head
+
+
 def to_csv(studies: Sequence[Study]) -> str:
     """One line per prior, kind of noise and iteration; ``noise``: ‖η_k‖/√P."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["prior", "noise_kind", "k", "delta", "noise"])
+    writer.writerow(COLUMNS)
     for s in studies:
         for kind, run in s.traces.items():
             pairs = zip(run.residuals, run.noise_norms, strict=True)
@@ -292,7 +306,7 @@ def write_theorem(out: Path, *, prior: str | None = None, data: str | None = Non
     studies = [gaussian_study(small), network_study(f"prior {name}", load_prior(name), image)]
     found = sections(studies)
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "theorem.md", markdown(found))
-    write_text(out / "theorem.csv", to_csv(studies))
-    write_atomically(out / "theorem.svg", lambda path: figure(studies).savefig(path, format="svg"))
+    write_text(out / FILES[0], to_csv(studies))  # first, since it tells whose the folder is
+    write_text(out / FILES[1], markdown(found))
+    write_atomically(out / FILES[2], lambda path: figure(studies).savefig(path, format="svg"))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 
 from pnpcm.bench.scores import METRICS
 from pnpcm.core import Config
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.files import write_text
 from pnpcm.io.yaml_files import build, dump, read_mapping
 
@@ -156,6 +156,15 @@ def read_expected(path: str | Path) -> Expected:
         )
     found: Expected = build(Expected, {"spec": ""} | values)
     return found
+
+
+def is_expected(path: Path) -> bool:
+    """Whether a file contains expected means."""
+    try:
+        read_expected(path)
+    except PnPCMError:
+        return False
+    return True
 
 
 def write_expected(path: Path, expected: Expected, command: str) -> None:

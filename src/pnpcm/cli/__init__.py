@@ -25,7 +25,7 @@ from pnpcm.cli.mri import mri, simulate_mri
 from pnpcm.cli.photo import restore, simulate
 from pnpcm.cli.priors import priors
 from pnpcm.cli.reproduce import reproduce
-from pnpcm.cli.shared import in_its_spelling
+from pnpcm.cli.shared import check_folder, has_fields, in_its_spelling
 from pnpcm.cli.train import train
 from pnpcm.cli.tune import tune
 from pnpcm.errors import ArgumentError, PnPCMError, in_words
@@ -87,9 +87,10 @@ def demo(
     from rich.progress import track
     from rich.table import Table
 
-    from pnpcm.demo import COLUMNS, TASKS, cells, run_demo
+    from pnpcm.demo import COLUMNS, RECORD, TASKS, cells, outputs, run_demo
     from pnpcm.metrics.lpips import PIP_LINE, available
 
+    check_folder(out, outputs(), has_fields(out / RECORD, ("seed",)), "an output of pnpcm demo")
     console = Console()
     table = Table(COLUMNS[0], *COLUMNS[2:])
     table.columns[0].no_wrap = True

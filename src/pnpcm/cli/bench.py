@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,7 +69,7 @@ def bench(
         from pnpcm.bench.run import bench as run
         from pnpcm.bench.run import finished, planned
         from pnpcm.bench.spec import read_spec
-        from pnpcm.bench.verify import expected_of, read_expected, write_expected
+        from pnpcm.bench.verify import expected_of, is_expected, read_expected, write_expected
         from pnpcm.cluster import connect
 
         wanted = read_spec(spec)
@@ -81,6 +81,9 @@ def bench(
     if dry_run:
         say(estimate(wanted, out, limit=limit, only=patterns, shard=shard))
         return
+    check_bench(out, [wanted.name])
+    if expect is not None:
+        shared.check_output(expect, is_expected, "a file of --expect")
     try:
         with connect(workers, scheduler) as client, progress_bar() as watch:
             store = run(
@@ -108,6 +111,23 @@ def bench(
         say(f"expected means: {expect}")
     if expected is not None:
         _compare(rows, expected)
+
+
+def check_bench(out: Path, specs: Sequence[str], more: Sequence[str] = ()) -> None:
+    """Refuse a folder whose files would be replaced, unless they are of a benchmark.
+
+    ``specs``: their names. ``more``: names of files beside those of a report.
+    """
+    from pnpcm.bench.report import FILES
+    from pnpcm.bench.store import Store
+
+    def is_spec(path: Path) -> bool:
+        return shared.has_fields(path, ("name", "data"))
+
+    what = "a result of pnpcm bench or reproduce"
+    for name in specs:
+        shared.check_output(out / f"{name}.spec.json", is_spec, what)
+    shared.check_folder(out, (*FILES, *more), Store(out).exists(), what)
 
 
 def write_report(store: Store, out: Path, spec: dict[str, Any], **more: Any) -> None:

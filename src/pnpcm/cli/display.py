@@ -70,6 +70,11 @@ def starting() -> Iterator[None]:
         yield
 
 
+def count_inputs(files: Sequence[Path], passed: Sequence[Outcome]) -> int:
+    """The number of inputs that count for the exit code: files, and folders without any."""
+    return len(files) + sum(one.status == "failed" for one in passed)
+
+
 class Display:
     """Shows what a command does with each of its inputs.
 
@@ -83,7 +88,7 @@ class Display:
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
         self.command, self.count, self.as_json = command, count, as_json
-        self.index = 0
+        self.index = self.failed = 0
         console = Console(stderr=True)
         self.live = console.is_terminal
         self.bars = Progress(
@@ -169,23 +174,30 @@ class Display:
         say(f"pnpcm: {message}", error=True)
         self._turn(self.index < self.count)
 
+    def pass_over(self, outcomes: Iterable[Outcome]) -> None:
+        """Print a sentence about each input that is not read; failed ones count for the exit."""
+        for one in outcomes:
+            failed = one.status == "failed"
+            self.warn(one.message if failed else f"skipped: {one.message}")
+            self.failed += failed
+            self.index += failed
+
     def each(
         self, inputs: Sequence[Path], text_of: Callable[[Path], str], spelled: Callable[[str], str]
     ) -> None:
         """Print the text of each input, a sentence for those that fail; exit as :meth:`show`."""
         from pnpcm.recon.record import check_input, sentence
 
-        failed = 0
         for path in inputs:
             try:
                 check_input(path)
                 self.print(text_of(path))
             except Exception as error:  # one bad input must not end a run of thousands
-                failed += 1
+                self.failed += 1
                 self.warn(spelled(sentence(path, error)))
             self.index += 1
             self._count()
-        if failed:
+        if self.failed:
             raise typer.Exit(2 if self.count == 1 else 1)
 
     def show(self, outcomes: Iterable[Outcome], spelled: Callable[[str], str]) -> None:

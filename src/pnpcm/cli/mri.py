@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pnpcm.cli import shared
-from pnpcm.cli.display import Display, say
+from pnpcm.cli.display import Display, count_inputs, say
 from pnpcm.errors import ArgumentError
 from pnpcm.names import count_of
 
@@ -158,8 +159,8 @@ def mri(
     )
     options = replace(options, batch=batch)
     indices = {"contrast": contrast, "repetition": repetition, "set": set_index}
-    files = find_scans(inputs)
-    with Display("mri", len(files), as_json=json_) as display:
+    files, empty = find_scans(inputs)
+    with Display("mri", count_inputs(files, empty), as_json=json_) as display:
         job = ScanJob(
             options=options,
             priors=Priors(options.prior or DEFAULT_PRIOR, options.device, display.loading),
@@ -173,11 +174,12 @@ def mri(
         )
         if dry_run:
             spelled = partial(shared.in_its_spelling, command=mri)
+            display.pass_over(empty)
             display.each(files, lambda path: json.dumps(job.plan(path), indent=2), spelled)
             return
         targets = scan_targets(files, out)
         with display.connected(workers, scheduler) as client:
-            outcomes = process(files, targets, job, client)
+            outcomes = chain(empty, process(files, targets, job, client))
             display.show(outcomes, partial(shared.in_its_spelling, command=mri))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pnpcm.cli import shared
-from pnpcm.cli.display import Display
+from pnpcm.cli.display import Display, count_inputs
 from pnpcm.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -102,14 +102,13 @@ def restore(
         values["boundary"] = boundary
     choice = TaskChoice(task, operator, values, mask, mask_color)
     options = replace(options, tile=tile, halo=halo)
-    with Display("restore", len(files), as_json=json_) as display:
+    with Display("restore", count_inputs(files, skipped), as_json=json_) as display:
         priors = Priors(options.prior or DEFAULT_PRIOR, options.device, display.loading)
         job = PhotoJob(choice, options, priors, format, reference, compare, max_pixels, display)
         targets = photo_targets(found, [job.task(path) for path in files], out, format)
         spelled = partial(shared.in_its_spelling, command=restore)
         if dry_run:
-            for one in skipped:
-                display.warn(f"skipped: {one.message}")
+            display.pass_over(skipped)
             display.each(files, lambda path: json.dumps(job.plan(path), indent=2), spelled)
             return
         with display.connected(workers, scheduler) as client:
@@ -178,7 +177,6 @@ def simulate(
             save_picture(shown, to_picture(picture))
         return f"{target}: {measured.task.name}, sigma_y = {level:g}"
 
-    with made_folder(out), Display("simulate", len(files)) as display:
-        for one in skipped:
-            display.warn(f"skipped: {one.message}")
+    with made_folder(out), Display("simulate", count_inputs(files, skipped)) as display:
+        display.pass_over(skipped)
         display.each(files, degraded, partial(shared.in_its_spelling, command=simulate))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pnpcm.cli import shared
-from pnpcm.cli.bench import INTERRUPTED, progress_bar, write_report
+from pnpcm.cli.bench import INTERRUPTED, check_bench, progress_bar, write_report
 from pnpcm.cli.display import say, starting
 
 
@@ -71,7 +71,8 @@ def reproduce(
         from pnpcm.bench.run import bench
         from pnpcm.bench.sections import Section, markdown
         from pnpcm.bench.store import Store
-        from pnpcm.bench.theorem import write_theorem
+        from pnpcm.bench.theorem import FILES as THEOREM
+        from pnpcm.bench.theorem import is_theorem, write_theorem
         from pnpcm.cluster import connect
         from pnpcm.io.files import write_text
 
@@ -88,6 +89,10 @@ def reproduce(
             say(f"{spec.name}: {expected}")
         say(f"{len(wanted)} parts, expected time together: {duration(seconds)} of one process")
         return
+    if wanted:
+        check_bench(out, [spec.name for spec in wanted], [f"{table_of(s)}.md" for s in wanted])
+    if table in ("theorem", "all"):
+        shared.check_folder(out, THEOREM, is_theorem(out), "a result of pnpcm reproduce theorem")
     study: list[Section] = []
     if table in ("theorem", "all"):
         study = write_theorem(out, prior=prior, data=data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -15,6 +15,7 @@ from typer.models import ArgumentInfo
 
 from pnpcm.cli.display import starting
 from pnpcm.errors import ArgumentError
+from pnpcm.io.reading import read_json
 from pnpcm.names import TASK_NAMES
 
 if TYPE_CHECKING:
@@ -287,6 +288,20 @@ def check_output(path: Path, own: Callable[[Path], bool], what: str, move: str =
         )
 
 
+def check_folder(folder: Path, names: Iterable[str], own: bool, what: str) -> None:
+    """Refuse a folder with files of these names, unless it is ``own``: of the same command."""
+    for name in () if own else names:
+        check_output(folder / name, lambda _: False, what)
+
+
+def has_fields(path: Path, fields: Iterable[str]) -> bool:
+    """Whether a file is JSON with these fields."""
+    try:
+        return set(fields) <= {*read_json(path, "JSON")}
+    except ArgumentError:
+        return False
+
+
 OTHERWISE = {
     "set": "set_index",
     "settings": "set_",
@@ -304,20 +319,22 @@ def in_its_spelling(message: str, command: Callable[..., None]) -> str:
     """A message of the library with the options of ``command`` as they are typed in a shell.
 
     ``sigma_y`` becomes ``--sigma-y`` everywhere, ``steps=0`` and "steps is", "steps must" become
-    ``--steps 0`` and "--steps is", "--steps must", "give mask" becomes "give --mask". Positional
-    arguments keep their names.
+    ``--steps 0`` and "--steps is", "--steps must", "give mask" becomes "give --mask",
+    ``whiten=False`` becomes ``--no-whiten``. Positional arguments keep their names.
     """
     hints = get_type_hints(command, include_extras=True)
     for name, option in OTHERWISE.items():
         if option in inspect.signature(command).parameters:
-            places = rf"(?<![\w./-]){name}(?= (?:is|must) )|(?<=give ){name}(?!\w)"
+            places = rf"(?<![\w./-]){name}(?= (?:is|are|must) )|(?<=give ){name}(?!\w)"
+            places += rf"|(?<=leave ){name}(?= out)"
             message = re.sub(places, option.rstrip("_"), message)
     for name in inspect.signature(command).parameters:
         if any(isinstance(m, ArgumentInfo) for m in getattr(hints[name], "__metadata__", ())):
             continue
+        word = re.escape(name.rstrip("_"))
         option = "--" + name.rstrip("_").replace("_", "-")
-        after = r"(?![\w-])" if "_" in name.rstrip("_") else r"(?= (?:is|must|has|are|holds) |=)"
-        message = re.sub(rf"(?<![\w./-]){re.escape(name.rstrip('_'))}{after}", option, message)
-        message = re.sub(rf"(?<=give ){re.escape(name.rstrip('_'))}(?![\w=.-])", option, message)
-        message = message.replace(f"{option}=", f"{option} ")
+        after = r"(?![\w-])" if "_" in word else r"(?= (?:is|must|has|are|holds) |=)"
+        places = rf"(?<![\w./-]){word}{after}|(?<=give ){word}(?![\w=.-])|(?<=leave ){word}(?= out)"
+        message = re.sub(rf"(?<![\w./-]){word}=False(?!\w)", f"--no-{option[2:]}", message)
+        message = re.sub(places, option, message).replace(f"{option}=", f"{option} ")
     return message

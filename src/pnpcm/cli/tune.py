@@ -56,15 +56,20 @@ def tune(
 
     from pnpcm.catalogue import load_prior, pinned
     from pnpcm.io.files import write_json
+    from pnpcm.presets import is_preset
     from pnpcm.tune.search import picture_of_search
     from pnpcm.tune.search import tune as search
-    from pnpcm.tune.study import tried
+    from pnpcm.tune.study import is_study, tried
 
     if min(trials, images, size) < 1:
         raise ArgumentError(
             f"--trials, --images and --size must be ≥ 1, got {trials}, {images} and {size}"
         )
     wanted = shared.simulated_task(task, values, missing)
+    study, shown = out.with_suffix(".study"), out.with_suffix(".png")
+    shared.check_output(out, is_preset, "a preset of pnpcm tune")
+    shared.check_output(study, is_study, "a study of pnpcm tune")
+    shared.check_output(shown, lambda _: study.exists(), f"the picture of {study}")
     prior = str(pinned(prior))
     loaded = load_prior(prior)
     x = _crops(data, images, size, loaded)
@@ -87,17 +92,17 @@ def tune(
             steps=steps,
             trials=trials,
             metric=metric,
-            storage=out.with_suffix(".study"),
+            storage=study,
             seed=seed,
             source=f"pnpcm tune, {trials} trials, {metric}, {len(x)} crops of {data.name}",
             fixed=shared.parse_settings(fix or []),
             callback=show,
         )
     write_json(out, found.preset.to_dict())
-    picture_of_search(found.study, out.with_suffix(".png"))
+    picture_of_search(found.study, shown)
     before = "" if found.score_before is None else f", {found.score_before:.3f} before"
     say(f"best {metric} {found.score:.3f}{before}, {found.trials} trials")
-    say(f"preset: {out}, search: {out.with_suffix('.png')}")
+    say(f"preset: {out}, search: {shown}")
 
 
 def _crops(data: Path, count: int, size: int, prior: Any) -> Any:

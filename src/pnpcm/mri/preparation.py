@@ -293,8 +293,8 @@ class Preparation:
             return self._estimated(kspace, mask, indices)
         if self._whitening is not None or self._compression is not None:
             raise ArgumentError(
-                "coil_maps are given for the raw coils, but coils are whitened or compressed; "
-                "leave n_coils out and set whiten to False"
+                "coil_maps are given for the raw coils, but these are whitened or compressed; "
+                "leave n_coils out and give whiten=False"
             )
         if tuple(given.shape[2:]) != tuple(kspace.shape[1:]):
             raise ShapeError(

@@ -40,9 +40,10 @@ def find_inputs(
     what: str = "images",
     results: bool = True,
 ) -> tuple[list[Input], list[Outcome]]:
-    """The files given and those in folders that end in ``suffixes``, sorted; and skipped pictures.
+    """The files given and those in folders that end in ``suffixes``, sorted; and others.
 
-    Skipped are pictures of formats that are not read, each with a sentence. Hidden files, ``mask``
+    The others have a sentence each: pictures of formats that are not read are skipped, folders
+    without such files have failed; it is an error if nothing else was given. Hidden files, ``mask``
     (a file or a folder) and outputs of earlier runs (see :func:`_outputs`) are left out.
     ``recursive``: also take files of subfolders; None: the command has no such option. ``what``:
     the files in words, for messages. ``results``: whether results can be inputs of another run.
@@ -50,6 +51,7 @@ def find_inputs(
     mask = mask and _real(mask)
     found: dict[Path, Input] = {}
     skipped: dict[Path, Outcome] = {}
+    empty: list[str] = []
     for path in given:
         if not path.is_dir():  # files that do not exist fail later
             found.setdefault(path, Input(path))
@@ -63,12 +65,16 @@ def find_inputs(
         if not wanted:
             own = _outputs(files, results)
             others = [p for p in files if p not in own]
-            raise ArgumentError(_nothing_in(path, suffixes, others, recursive, what))
+            empty.append(_nothing_in(path, suffixes, others, recursive, what))
+            skipped[path] = Outcome(path, "failed", message=printable(empty[-1]))
+            continue
         for file in wanted:
             found.setdefault(file, Input(file, file.parent.relative_to(path)))
         for file, kind in other.items():
             sentence = printable(unreadable(file, kind))
             skipped[file] = Outcome(file, "skipped", message=sentence)
+    if empty and not found:
+        raise ArgumentError(empty[0])
     return list(found.values()), list(skipped.values())
 
 

@@ -34,7 +34,7 @@ from pnpcm.recon.check import Check, check
 from pnpcm.recon.inputs import find_inputs
 from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
-from pnpcm.recon.record import Request, Watch, publish_result, unwatched
+from pnpcm.recon.record import Outcome, Request, Watch, publish_result, unwatched
 from pnpcm.recon.run import rounded, run, timed
 
 DEFAULT_PRIOR = "mri"
@@ -238,17 +238,14 @@ class ScanJob:
         return _planned(scan, how, self.options, self.priors, slices)
 
 
-def find_scans(given: Sequence[Path]) -> list[Path]:
-    """The files given, and the raw files of folders without results of earlier runs, sorted."""
+def find_scans(given: Sequence[Path]) -> tuple[list[Path], list[Outcome]]:
+    """The files given, and the raw files of folders without results of earlier runs, sorted.
+
+    Names of BART files may have no suffix. The second list are folders without raw files.
+    """
     suffixes = (*HDF5_SUFFIXES, *(suffix for suffix in SUFFIXES if suffix != ".hdr"))
-    found: dict[Path, None] = {}
-    for path in given:
-        if path.is_dir():
-            inputs, _ = find_inputs([path], suffixes, what="raw scans", results=False)
-            found |= dict.fromkeys(one.path for one in inputs)
-        else:  # also names of BART files without suffix
-            found[path] = None
-    return list(found)
+    inputs, passed = find_inputs(given, suffixes, what="raw scans", results=False)
+    return [one.path for one in inputs], [one for one in passed if one.status == "failed"]
 
 
 def scan_targets(inputs: Sequence[Path], out: Path) -> list[Path]:

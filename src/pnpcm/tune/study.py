@@ -74,6 +74,13 @@ def halves(count: int) -> list[range]:
     return [range(middle), range(middle, count)] if count > 1 else [range(1)]
 
 
+def is_study(path: Path) -> bool:
+    """Whether a file is a study, or empty: each line is an operation of Optuna's journal."""
+    with path.open("rb") as file:
+        first = file.read(11)
+    return first in (b"", b'{"op_code":')
+
+
 def open_study(storage: Path | None, *, patience: int) -> optuna.Study:
     """A study in ``storage``; after ``patience`` trials those below the median are pruned."""
     library = load_optuna()

@@ -11,9 +11,8 @@ import typer
 from pnpcm import __version__
 from pnpcm.cli.display import say
 from pnpcm.cli.priors.shared import Force, Kind, Name, Seed, console, label_of, make_folder
-from pnpcm.cli.shared import check_output
+from pnpcm.cli.shared import check_folder, check_output, has_fields
 from pnpcm.errors import ArgumentError
-from pnpcm.io.reading import read_json
 from pnpcm.names import count_of
 
 if TYPE_CHECKING:
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from pnpcm.evaluation import Evaluation, Images, Published
 
 SIGMAS = (15.0, 25.0, 50.0)
+RECORD = "evaluate.json"
+SETTINGS = ("pnpcm", "prior", "nfe", "seed")
+"""Fields of the settings of a sheet."""
 BY_NATURE = (
     "a consistency model returns one sharp image, a denoiser the mean of all plausible ones: "
     "the PSNR of a consistency model is therefore lower"
@@ -56,7 +58,7 @@ def sample(
     settings_file = out.with_suffix(".json")
     for path in () if force else (out, settings_file):
         what = "a sheet of pnpcm priors sample"
-        check_output(path, lambda _: _is_ours(settings_file), what, ", or --force")
+        check_output(path, lambda _: has_fields(settings_file, SETTINGS), what, ", or --force")
     name = str(pinned(name))
     prior = load_prior(name, kind=kind)
     make_folder(out.parent)
@@ -78,14 +80,6 @@ def sample(
     write_json(settings_file, settings)
     images = count_of(n, "image")
     say(f"{images} of {name} ({drawn.kind}) by {drawn.method}, {drawn.nfe} NFE each: {out}")
-
-
-def _is_ours(settings: Path) -> bool:
-    """Whether a file contains the settings of ``pnpcm priors sample``."""
-    try:
-        return {"pnpcm", "prior", "nfe", "seed"} <= {*read_json(settings, "settings")}
-    except ArgumentError:
-        return False
 
 
 def evaluate(
@@ -142,6 +136,9 @@ def evaluate(
         notes += _notes(name, channels, images)
         jobs.append((prior, images, label_of(name, prior)))
     if out is not None:
+        written = (*(f"sigma-{s:g}.png" for s in sigmas), "evaluate.md", RECORD)
+        own = has_fields(out / RECORD, ("pnpcm", "priors"))
+        check_folder(out, written, own, "an output of pnpcm priors evaluate")
         make_folder(out)
     terminal, found = console(), []
     quiet = not terminal.is_terminal
@@ -173,12 +170,12 @@ def _write(
     from pnpcm.evaluation import comparison, markdown
     from pnpcm.io.files import save_picture, write_json, write_text
 
+    record = {"pnpcm": __version__} | settings | {"notes": notes}
+    record |= {"priors": [e.to_dict() for e in found], "published": published}
+    write_json(out / RECORD, record)
     for k, score in enumerate(found[0].scores):
         save_picture(out / f"sigma-{score.sigma:g}.png", comparison(found, k))
     write_text(out / "evaluate.md", markdown(found, published, settings=settings, notes=notes))
-    record = {"pnpcm": __version__} | settings | {"notes": notes}
-    record |= {"priors": [e.to_dict() for e in found], "published": published}
-    write_json(out / "evaluate.json", record)
 
 
 def _published(beside: str | None, sigmas: Sequence[float], unit: int) -> Published:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +27,7 @@ def read_tiff(path: Path, budget: Budget) -> Raw:
     import tifffile
 
     checked_extent(path, "TIFF")
-    with tifffile.TiffFile(path) as file:
+    with _unlogged(), tifffile.TiffFile(path) as file:
         if len(file.pages) > PAGES:
             raise ArgumentError(
                 f"{path} has {len(file.pages)} frames or pages; save one of them as a file"
@@ -74,6 +77,17 @@ def read_tiff(path: Path, budget: Budget) -> Raw:
         colours = np.minimum(pixels[..., :-1] / share, top)
         pixels[..., :-1] = np.rint(colours) if top > 1 else colours
     return Raw(pixels, icc, exif_of_tiff(path))
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Nothing that tifffile logs about a damaged file is printed beside our error."""
+    logger = logging.getLogger("tifffile")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _name(code: int) -> str:

@@ -8,11 +8,12 @@ flags, sizes, name, real and imaginary parts. Every number of bytes is checked b
 from __future__ import annotations
 
 import math
+import os
 import struct
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,7 @@ IMAGINARY = 0x0800
 VARIABLES = 10_000
 """A file with more variables is refused."""
 HEAD = 2**16
-"""Bytes of a compressed array in which its class, sizes and name must be."""
+"""Bytes of an array in which its class, sizes and name must be."""
 
 
 class Element(NamedTuple):
@@ -48,42 +49,71 @@ class Head(NamedTuple):
 def read_matlab(
     path: Path, wanted: Collection[str], budget: Budget
 ) -> tuple[dict[str, Array], list[str]]:
-    """The arrays of these names, and the names of all variables."""
-    content = np.memmap(path, np.uint8, "r").data  # only what is used is read
-    order = {b"IM": "<", b"MI": ">"}.get(bytes(content[126:128]))
-    if order is None:
-        raise ArgumentError(
-            f"{path} is not a MATLAB file of version 5 to 7.3; save it in MATLAB with "
-            "save('scan.mat', 'kspace', '-v7.3')"
-        )
-    arrays: dict[str, Array] = {}
-    names = []
-    for k, (kind, body) in enumerate(_elements(content[128:], order)):
-        if kind == 0:  # zeros behind the last array
-            break
-        if k == VARIABLES:
-            raise ValueError(f"more than {VARIABLES} variables")
-        if kind not in (MATRIX, COMPRESSED):
-            continue
-        start = body if kind == MATRIX else memoryview(_matrix(_inflated(body, HEAD), order))
-        if len(start) == 0 or _kind(start, order) > max(CLASSES):
-            continue  # objects and function handles, which have other parts
-        head = _head(start, order)
-        names.append(head.name)
-        if head.name not in wanted or head.name in arrays:
-            continue
-        if head.kind not in CLASSES:
-            raise ArgumentError(f"{head.name} of {path} is not an array of numbers; save it as one")
-        budget.check(path, head.sizes, "numbers")
-        if kind == COMPRESSED:
-            most = 2 * 8 * math.prod(head.sizes) + HEAD  # two parts of at most 8 bytes per number
-            body = memoryview(_matrix(_inflated(body, most), order))
-        arrays[head.name] = _array(body, order)
+    """The arrays of these names, and the names of all variables.
+
+    Read are the head of each variable and those that are wanted, never a memory map: that ends the
+    process if another one shortens the file.
+    """
+    with path.open("rb") as file:
+        order = {b"IM": "<", b"MI": ">"}.get(file.read(128)[126:])
+        if order is None:
+            raise ArgumentError(
+                f"{path} is not a MATLAB file of version 5 to 7.3; save it in MATLAB with "
+                "save('scan.mat', 'kspace', '-v7.3')"
+            )
+        arrays: dict[str, Array] = {}
+        names = []
+        for k, place in enumerate(_places(file, order)):
+            if k == VARIABLES:
+                raise ValueError(f"more than {VARIABLES} variables")
+            if place.kind not in (MATRIX, COMPRESSED):
+                continue
+            start = memoryview(_body(file, place, HEAD, order))
+            if len(start) == 0 or _kind(start, order) > max(CLASSES):
+                continue  # objects and function handles, which have other parts
+            head = _head(start, order)
+            names.append(head.name)
+            if head.name not in wanted or head.name in arrays:
+                continue
+            if head.kind not in CLASSES:
+                raise ArgumentError(
+                    f"{head.name} of {path} is not an array of numbers; save it as one"
+                )
+            budget.check(path, head.sizes, "numbers")
+            most = 2 * 8 * math.prod(head.sizes) + HEAD  # two parts, at most 8 bytes per number
+            arrays[head.name] = _array(memoryview(_body(file, place, most, order)), order)
     return arrays, names
 
 
-def _inflated(body: memoryview, most: int) -> bytes:
-    return zlib.decompressobj().decompress(body, most)
+class Place(NamedTuple):
+    """An element of the file: its type, and where its content is."""
+
+    kind: int
+    start: int
+    size: int
+
+
+def _places(file: BinaryIO, order: str) -> Iterator[Place]:
+    """The elements of the file, up to zeros behind the last one."""
+    at, length = 128, file.seek(0, os.SEEK_END)
+    while at + 8 <= length:
+        file.seek(at)
+        kind, start, size, step = _tag(file.read(8), 0, order)
+        if kind == 0:
+            return
+        if at + start + size > length:
+            raise ValueError(f"element of {size} bytes, of which {length - at - start} are there")
+        yield Place(kind, at + start, size)
+        at += step
+
+
+def _body(file: BinaryIO, place: Place, most: int, order: str) -> bytes:
+    """At most ``most`` bytes of the body of an array; inflated, if it is compressed."""
+    file.seek(place.start)
+    if place.kind == MATRIX:
+        return file.read(min(place.size, most))
+    packed = file.read(min(place.size, most + most // 1000 + HEAD))  # zlib adds less than 0.1 %
+    return _matrix(zlib.decompressobj().decompress(packed, most), order)
 
 
 def _matrix(content: bytes, order: str) -> bytes:
@@ -98,18 +128,23 @@ def _elements(content: memoryview, order: str) -> Iterator[Element]:
     """The elements, each inside ``content``; between them is padding to 8 bytes."""
     at = 0
     while at + 8 <= len(content):
-        kind, size = struct.unpack_from(order + "II", content, at)
-        if kind >> 16:  # up to four bytes of content in the place of their number
-            kind, size, start, step = kind & 0xFFFF, kind >> 16, at + 4, 8
-            if size > 4:
-                raise ValueError(f"small element of {size} bytes")
-        else:
-            start = at + 8
-            step = 8 + size + (-size % 8 if kind != COMPRESSED else 0)
-        if start + size > len(content):
-            raise ValueError(f"element of {size} bytes, of which {len(content) - start} are there")
-        yield Element(kind, content[start : start + size])
+        kind, start, size, step = _tag(content, at, order)
+        left = len(content) - at - start
+        if size > left:
+            raise ValueError(f"element of {size} bytes, of which {left} are there")
+        yield Element(kind, content[at + start : at + start + size])
         at += step
+
+
+def _tag(content: bytes | memoryview, at: int, order: str) -> tuple[int, int, int, int]:
+    """Type, start and size of an element, and where the next one starts; both from ``at`` on."""
+    kind, size = struct.unpack_from(order + "II", content, at)
+    if kind >> 16:  # up to four bytes of content in the place of their number
+        kind, size = kind & 0xFFFF, kind >> 16
+        if size > 4:
+            raise ValueError(f"small element of {size} bytes")
+        return kind, 4, size, 8
+    return kind, 8, size, 8 + size + (-size % 8 if kind != COMPRESSED else 0)
 
 
 def _kind(body: memoryview, order: str) -> int:
