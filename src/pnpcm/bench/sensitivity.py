@@ -13,6 +13,7 @@ from pnpcm.bench.sections import Section, TextTable
 from pnpcm.bench.spec import MethodRow
 from pnpcm.bench.store import Saved
 from pnpcm.bench.tables import heading
+from pnpcm.names import count_of
 from pnpcm.presets import PRESETS
 from pnpcm.solvers import PnPCMConfig
 
@@ -69,8 +70,9 @@ def sections(rows: Iterable[Saved], words: Sequence[str]) -> list[Section]:
     count = max(len(each) for found in scored.values() for each in found.values())
     text = (
         "Deblurring, four evaluations: i_N, γ, δ_1 … δ_4, both ends of ρ and μ of the paper, each "
-        f"times a random factor; {DRAWS} draws per line, {count} image(s) per data set: mean over "
-        f"the draws (lowest … highest). {'; '.join(words)}. "
+        f"times a random factor; {DRAWS} draws per line, "
+        f"{count_of(count, 'image')} per data set: mean over the draws (lowest … highest). "
+        f"{'; '.join(words)}. "
         "The paper has a figure without numbers: scores fall smoothly and slightly up to ±25 %."
     )
     title = "sensitivity: all nine hyperparameters changed"
