@@ -36,6 +36,7 @@ from pnpcm.io.reading import Budget, reading
 from pnpcm.io.staging import remove
 from pnpcm.mri.readers import read_scan
 from pnpcm.mri.scan import Scan
+from pnpcm.mri.writers import check_formats
 from pnpcm.names import count_of
 from pnpcm.problems.measurement import SUFFIX, Measurement, preview, read_measurement
 from pnpcm.recon.check import Check
@@ -194,6 +195,7 @@ class Work:
     def _scan_views(
         self, form: Form, upload: Upload, folder: Path, stop: Event, tell: Tell
     ) -> list[View]:
+        check_formats(SCAN_FORMATS)
         path = self._taken(upload.image, folder / f"image{_suffix(upload.image)}")
         views = []
         for i, method in enumerate(form.methods):
