@@ -32,8 +32,8 @@ shifted = torch.fft.ifftshift(kspace, dim=(-2, -1))
 coils = torch.fft.fftshift(torch.fft.ifft2(shifted, norm="ortho"), dim=(-2, -1))
 zero_filled = coils.abs().square().sum(0).sqrt()
 volume = pnpcm.reconstruct(scan, mask=mask)
-scores = volume.record["scores"]
-print(scores)
+for score in volume.record["scores"]:
+    print(f"{score['convention']}: PSNR {score['psnr']:.1f} dB, SSIM {score['ssim']:.3f}")
 
 # %%
 image, reference = volume.image[0].abs(), volume.reference[0]

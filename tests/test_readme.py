@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -17,6 +18,9 @@ from pnpcm.cli import app, main
 from pnpcm.demo import TASKS
 from pnpcm.mri import gaussian1d, phantoms, read_scan, write_simulated
 from pnpcm.mri.readers import write_cfl
+from pnpcm.networks import UNet, UNetConfig
+from pnpcm.priors import ConsistencyModel
+from pnpcm.priors.checkpoint import export_openai
 from twix import lines_of, write_twix
 
 ROOT = Path(__file__).parent.parent
@@ -214,6 +218,77 @@ def test_the_commands_of_mri_run(
         printed = capsys.readouterr().out
         if words[1] == "mri":
             assert json.loads(printed)["scan"]["name"] == Path(words[2]).stem
+
+
+def run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command, which ends with exit code 0."""
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 0, words
+
+
+def test_the_commands_of_training_are_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the recipes of the repository; tests/training runs small ones to their end."""
+    for name in ("accelerate", "yaml"):
+        pytest.importorskip(name)
+    monkeypatch.chdir(tmp_path)
+    Path("recipes").symlink_to(ROOT / "recipes")
+    commands = command_lines(ROOT / "docs/training.md")
+    assert len(commands) == 2
+    for words in commands:
+        run([*words, "--dry-run"], monkeypatch)
+        assert "parameters" in capsys.readouterr().out
+
+
+def test_the_commands_with_a_checkpoint_of_the_authors_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a miniature of it, on an image of 32 pixels."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PNPCM_HOME", str(tmp_path / "home"))
+    network = UNet(
+        UNetConfig(
+            image_size=32, in_channels=3, model_channels=32, channel_mult=(1,),
+            num_res_blocks=1, attention_resolutions=(), middle_attention=False,
+        )
+    )  # fmt: skip
+    export_openai(ConsistencyModel(network), tmp_path / "CELEBA.pt")
+    Image.new("RGB", (32, 32), "grey").save("face.png")
+    commands = [w for w in command_lines(USAGE) if "face" in w[2]]
+    assert [words[1] for words in commands] == ["simulate", "restore"]
+    for words in commands:
+        run(words, monkeypatch)
+    assert Path("out/restored/face.deblur.png").is_file()
+
+
+def test_the_benchmarks_of_the_page_are_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """tests/bench runs them."""
+    pytest.importorskip("yaml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PNPCM_DATA", str(tmp_path / "none"))
+    Path("benchmarks").symlink_to(ROOT / "benchmarks")
+    pages = (USAGE, ROOT / "benchmarks/README.md")
+    commands = [w for page in pages for w in command_lines(page) if w[1] in ("bench", "reproduce")]
+    assert len(commands) >= 4
+    for words in commands:
+        run([*words, *([] if "--dry-run" in words else ["--dry-run"])], monkeypatch)
+        assert "in the store" in capsys.readouterr().out
+
+
+def test_extras_that_the_pages_install_exist() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = {
+        extra
+        for page in PAGES
+        for extras in re.findall(r"(?:pnpcm|\.)\[([a-z,]+)\]\"", page.read_text(encoding="utf-8"))
+        for extra in extras.split(",")
+    }
+    assert {"mri", "app", "train"} <= named <= project["optional-dependencies"].keys()
 
 
 def test_the_readme_opens_with_the_figure_and_the_two_commands() -> None:

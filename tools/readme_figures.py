@@ -38,7 +38,13 @@ CROPS = {  # top, left of the part that is shown
     "jpeg": (72, 88),
     "nonlinear-deblurring": (64, 64),
 }
-NAMES = {"superresolution": "super-resolution", "nonlinear-deblurring": "camera shake"}
+NAMES = {
+    "superresolution": "super-resolution",
+    "jpeg": "JPEG",
+    "nonlinear-deblurring": "camera shake",
+    "phase-retrieval": "phase retrieval",
+    "mri": "MRI",
+}
 GAIN, WINDOW = 5, 0.5
 """Errors and spread are shown times ``GAIN``, scans up to ``WINDOW`` of their maximum."""
 
@@ -86,6 +92,8 @@ def tasks() -> list[dict[str, Any]]:
         row, own = solved.row, solved.pictures
         given = own["before"] if task == "mri" else own["measured"]
         for line, x in zip(pictures, (given, own["pnpcm"], own["true"]), strict=True):
+            if task == "mri":
+                x = (x + 1) / WINDOW - 1
             line.append(panel(task, x, own["true"].shape[-1]))
         columns.append((NAMES.get(task, task), f"{row.psnr:.1f} dB, NFE {row.nfe}"))
         found.append({"prior": solved.record["prior"], **asdict(row)})

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from pnpcm.app.work import Limits, Work
+from pnpcm.mri import phantoms
+from pnpcm.transforms import fft2c
 
 
 @pytest.fixture
@@ -37,6 +40,16 @@ def photo(uploads: Path) -> Path:
     rows, columns = np.mgrid[0:16, 0:24]
     values = np.stack([8 * columns, 12 * rows, 128 + 0 * rows], -1) + rng.normal(0, 4, (16, 24, 3))
     Image.fromarray(values.clip(0, 255).astype(np.uint8)).save(path)
+    return path
+
+
+@pytest.fixture
+def scan(uploads: Path) -> Path:
+    """Full k-space of two slices and two coils, 32×24."""
+    path = uploads / "my scan.npy"
+    image = phantoms(2, (32, 24))[:, None] * torch.tensor([1, 0.5 + 0.5j])[:, None, None]
+    noise = torch.randn(2, 2, 32, 24, 2, generator=torch.Generator().manual_seed(0))
+    np.save(path, (fft2c(image.to(torch.complex64)) + 0.01 * torch.view_as_complex(noise)).numpy())
     return path
 
 

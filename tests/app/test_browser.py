@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pnpcm.mri import phantoms, write_simulated
+
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="browser tests need playwright: pip install playwright"
 )
@@ -53,6 +55,12 @@ class User:
     def upload(self, content: bytes, name: str = "photo.png") -> None:
         file = {"name": name, "mimeType": "image/png", "buffer": content}
         self.page.locator("#image input[type=file]").set_input_files([file])
+
+    def clear(self) -> None:
+        """Remove the upload."""
+        self.page.get_by_label("Remove this file").or_(
+            self.page.locator("#image button[aria-label='Clear']")
+        ).first.click()
 
     def about(self, text: str) -> None:
         """Wait for the sentence about the upload."""
@@ -133,6 +141,26 @@ def test_the_brush_marks_what_is_filled(user: User) -> None:
     assert np.ptp(columns) > 2 * np.ptp(rows)
 
 
+def test_a_scan_is_reconstructed(user: User, tmp_path: Path) -> None:
+    pytest.importorskip("h5py", reason="the scan is an HDF5 file: pip install pnpcm[mri]")
+    pytest.importorskip("nibabel", reason="the result is NIfTI: pip install pnpcm[mri]")
+    write_simulated(tmp_path / "scan.h5", phantoms(3, (40, 40)), n_coils=4)
+    user.upload((tmp_path / "scan.h5").read_bytes(), "scan.h5")
+    user.about("fastMRI scan: 3 slices, 4 coils, k-space 40×40")
+    user.choose("Method", "tv")
+    user.page.click("#run")
+    user.status("Done.")
+    result = user.page.locator("#result-1")
+    result.locator("img").first.wait_for()
+    assert user.save("Save result")[:2] == b"\x1f\x8b"  # .nii.gz
+    record = json.loads(user.save("Save record"))
+    assert (record["method"], record["slices"]) == ("tv", [1])  # the middle one
+    user.clear()
+    user.upload(png((9, 9, 9)))  # an image changes the task back
+    user.about("32×24 pixels")
+    user.page.wait_for_function("document.querySelector('#task input').value == 'Remove noise'")
+
+
 def test_stop_ends_a_long_run(user: User) -> None:
     user.upload(png((90, 90, 90), (32, 32)))
     user.about("32×32 pixels")
@@ -152,14 +180,12 @@ def test_bad_and_large_files_and_no_file_are_refused_with_a_sentence(user: User)
     user.page.click("#run")
     user.status("There is no image; drop one into the field at the top.")
     user.upload(b"not a picture", "text.png")
-    user.about("Text.png is not a PNG, JPEG, TIFF or WebP file")
+    user.about("text.png is not a PNG, JPEG, TIFF or WebP file")
     user.page.click("#run")
-    user.status("Text.png is not a PNG, JPEG, TIFF or WebP file")
-    user.page.get_by_label("Remove this file").or_(
-        user.page.locator("#image button[aria-label='Clear']")
-    ).first.click()
+    user.status("text.png is not a PNG, JPEG, TIFF or WebP file")
+    user.clear()
     user.upload(png((1, 2, 3), (129, 128)), "large.png")
-    user.about("Large.png has 129×128 = 16512 pixels, more than the 16384 that --max-pixels allows")
+    user.about("large.png has 129×128 = 16512 pixels, more than the 16384 that --max-pixels allows")
     assert "Traceback" not in user.page.content()
 
 
@@ -196,5 +222,8 @@ def test_two_methods_are_side_by_side_and_one_below_the_other_on_a_phone(
         user.page.wait_for_timeout(300)
         first, second = (user.page.locator(f"#result-{n}").bounding_box() for n in (1, 2))
         assert (second["x"] >= first["x"] + first["width"]) == beside
-        assert user.page.evaluate("document.documentElement.scrollWidth") <= width
+        for tab in ("Steps", "Spread", "Details", "Code"):
+            user.page.get_by_role("tab", name=tab).first.click()
+            user.page.wait_for_timeout(300)
+            assert user.page.evaluate("document.documentElement.scrollWidth") <= width, tab
     user.context.close()

@@ -26,6 +26,7 @@ def test_a_form_without_changes_has_the_default_options() -> None:
 
 def test_every_task_and_method_is_offered_but_those_with_a_reason() -> None:
     assert set(TASKS) - set(TASK_LABELS) == {"phase-retrieval"}
+    assert set(TASK_LABELS) - set(TASKS) == {"mri"}
     assert set(SOLVERS) - set(METHODS) == {"cosign"}
     assert set(prior_names()) >= {"natural", "faces"}
     assert "mri" not in prior_names()
@@ -54,6 +55,9 @@ def test_numbers_of_the_page_become_whole_where_they_are() -> None:
         ({"method": "cosign"}, "method must be one of"),
         ({"task": "phase-retrieval"}, "task must be one of"),
         ({"length": float("inf")}, "length is inf, expected a number"),
+        ({"slice": -1}, "slice must be a whole number, in [0, 9999], got -1"),
+        ({"acceleration": 9}, "acceleration must be a whole number, in [1, 8], got 9"),
+        ({"axes": "row," * 99}, "axes has more than 200 letters"),
     ],
 )
 def test_values_outside_of_their_bounds_are_refused(
@@ -102,6 +106,34 @@ def test_command_and_code_compute_the_pixels_of_the_page(
     for path in (result, Path("restored.png")):
         with Image.open(path) as picture:
             assert np.array_equal(np.asarray(picture), expected), path
+
+
+@pytest.mark.parametrize("acceleration", [1, 2])
+def test_command_and_code_compute_the_slice_of_the_page(
+    acceleration: int, work: Work, scan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nibabel = pytest.importorskip("nibabel", reason="the result of a scan is NIfTI")
+    form = Form(
+        task="mri",
+        slice=1,
+        acceleration=acceleration,
+        samples=2,
+        steps=2,
+        axes="slice,coil,row,col",
+    )
+    (view,) = work.restore("s", form, Upload(scan))
+    expected = nibabel.load(view.files[0]).get_fdata()
+    folder = tmp_path / "shell"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("my scan.npy").write_bytes(scan.read_bytes())
+    monkeypatch.setattr("sys.argv", shlex.split(view.command))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    exec(compile(view.code, "code", "exec"), {})
+    for path in (Path("out/mri/my scan.nii.gz"), Path("my scan.nii.gz")):
+        assert np.array_equal(nibabel.load(path).get_fdata(), expected), path
 
 
 def test_tasks_without_a_fast_method_have_the_same_words() -> None:

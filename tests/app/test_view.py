@@ -52,9 +52,9 @@ def test_a_run_of_any_length_keeps_few_pictures_and_the_last(steps: int) -> None
         assert len(iterates._kept) <= MAX_THUMBS
     found = iterates.pictures(None, None)
     assert len(found) == min(steps, MAX_THUMBS) or MAX_THUMBS / 2 <= len(found) <= MAX_THUMBS
-    assert found[-1][1] == f"step {steps}, σ = {1 / steps:.2g}"
+    assert found[-1][1] == f"{steps}: σ {1 / steps:.2g}"
     assert found[-1][0].getpixel((0, 0)) == (255, 255, 255)
-    numbers = [int(caption.split(",")[0][5:]) for _, caption in found]
+    numbers = [int(caption.split(":")[0]) for _, caption in found]
     assert numbers == sorted(set(numbers))
 
 

@@ -51,7 +51,7 @@ def test_samples_have_a_spread_and_steps_their_pictures(work: Work, photo: Path)
     assert view.spread is not None
     assert view.spread[0].size == (48, 32)
     assert view.spread[1].startswith("Standard deviation of 2 samples")
-    assert [caption.split(",")[0] for _, caption in view.iterates] == ["step 1", "step 2"]
+    assert [caption.split(":")[0] for _, caption in view.iterates] == ["1", "2"]
     assert [path.name.split(".", 3)[-1] for path in view.files[2:]] == [
         "sample.png",
         "std.npy",
@@ -82,6 +82,65 @@ def test_a_measurement_file_brings_its_task_and_noise(work: Work, photo: Path) -
     (view,) = work.restore("s", Form(task="superres", method="wiener"), Upload(path))
     assert (view.record["task"], view.record["sigma_y"]) == ("deblur", 0.02)
     assert view.command == "pnpcm restore y.npz --method wiener"
+
+
+# scans -------------------------------------------------------------------------------------------
+def test_a_scan_has_pictures_a_volume_and_a_record_without_folders(work: Work, scan: Path) -> None:
+    nibabel = pytest.importorskip("nibabel", reason="the result of a scan is NIfTI")
+    assert work.preview(scan) == (None, "npy scan: 2 slices, 2 coils, k-space 32×24")
+    assert work.slices(scan) == 2
+    form = Form(task="mri", slice=1, samples=2, second="tv")
+    views = work.restore("s", form, Upload(scan))
+    assert [view.method for view in views] == ["pnp-cm", "tv"]
+    view = views[0]
+    assert view.before.size == view.after.size
+    assert view.before.height * 24 == view.before.width * 32
+    assert nibabel.load(view.files[0]).shape == (32, 24, 1)
+    assert view.spread is not None
+    assert view.spread[0].size == view.after.size
+    assert [caption.split(":")[0] for _, caption in view.iterates][:2] == ["1", "2"]
+    text = view.files[1].read_text(encoding="utf-8")
+    assert json.loads(text) == view.record
+    assert (view.record["input"], view.record["slices"]) == ("my scan.npy", [1])
+    assert str(work.root) not in text
+    assert view.report.startswith("my scan: 1 slice of 32×24")
+
+
+def test_scans_and_images_are_refused_for_the_task_of_the_other(
+    work: Work, scan: Path, photo: Path
+) -> None:
+    with pytest.raises(ArgumentError, match=r"^my scan\.npy is a raw scan: choose “Reconstruct"):
+        work.restore("s", Form(), Upload(scan))
+    with pytest.raises(ArgumentError, match=r"^my photo\.png is not a raw scan: do not choose"):
+        work.restore("s", Form(task="mri"), Upload(photo))
+
+
+def test_scans_that_are_damaged_or_large_are_refused(work: Work, scan: Path) -> None:
+    form = Form(task="mri")
+    with pytest.raises(ArgumentError, match="slices holds 7"):
+        work.restore("s", Form(task="mri", slice=7), Upload(scan))
+    np.save(scan, np.ones((1, 8, 32, 32), np.complex64))  # 8192 samples of at most 4096
+    with pytest.raises(ArgumentError, match="--max-pixels"):
+        work.restore("s", form, Upload(scan))
+    for name in ("my scan.npy", "a.h5", "a.dat", "a.mat"):
+        path = scan.with_name(name)
+        path.write_bytes(b"not a scan")
+        assert work.slices(path) is None
+        with pytest.raises(ArgumentError, match=re.escape(name)):
+            work.preview(path)
+        with pytest.raises(ArgumentError, match=re.escape(name)):
+            work.restore("s", form, Upload(path))
+    assert list((work.root / "work").iterdir()) == []
+
+
+def test_stop_ends_a_reconstruction(work: Work, scan: Path) -> None:
+    def tell(text: str, share: float) -> None:
+        if text == "slice 1 of 1":
+            assert work.stop("s")
+
+    with pytest.raises(Stopped):
+        work.restore("s", Form(task="mri", steps=4), Upload(scan), tell)
+    assert list((work.root / "work").iterdir()) == []
 
 
 # the brush ---------------------------------------------------------------------------------------

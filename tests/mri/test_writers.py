@@ -417,6 +417,14 @@ def test_a_page_without_extras(tmp_path: Path) -> None:
     assert "Nothing was recorded." in read_page(path).text
 
 
+def test_a_page_states_the_self_check_above_the_pictures(tmp_path: Path) -> None:
+    check = {"verdict": "the data are explained", "fit": "it is <new>", "warnings": ["look"]}
+    (path,) = write_volume(volume(record={"check": check | {"ok": False}}), tmp_path, ["html"])
+    text = path.read_text(encoding="utf-8")
+    sentence = "Self-check: the data are explained; it is &lt;new&gt;; look."
+    assert text.index(f'<p class="check care">{sentence}</p>') < text.index("<h2>Slices</h2>")
+
+
 @pytest.mark.parametrize("name", list(WRITERS))
 def test_a_failure_leaves_nothing_and_the_old_result(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image, ImageChops, ImageDraw
 from torch import Tensor
 
 from pnpcm.io.files import Picture, read_image, save_picture, to_picture
+from pnpcm.mri import gaussian1d, phantoms, write_simulated
 from pnpcm.problems import Deblur, Denoise, SuperRes, Task
 from pnpcm.problems.measurement import preview, simulate
 
 
 @dataclass(frozen=True)
 class Example:
-    """A degraded photograph; ``values``: fields of ``Form`` that differ from their defaults."""
+    """A degraded photograph or a scan; ``values``: fields of ``Form`` that differ from their
+    defaults; ``picture``: what is shown of a file that is not an image."""
 
     label: str
     image: Path
     values: Mapping[str, Any] = field(default_factory=dict)
     mask: Path | None = None
+    picture: Path | None = None
 
 
 def make_examples(folder: Path) -> tuple[Example, ...]:
@@ -54,14 +59,27 @@ def make_examples(folder: Path) -> tuple[Example, ...]:
             {"task": "inpaint"},
             mask=folder / "scratches-mask.png",
         ),
-        Example("JPEG, quality 10", folder / "coarse.jpg", {"task": "jpeg"}),
-        Example("64 × 64 pixels", folder / "small.png", {"task": "superres", "factor": 4}),
+        Example("JPEG", folder / "coarse.jpg", {"task": "jpeg"}),
+        Example("Small", folder / "small.png", {"task": "superres", "factor": 4}),
         Example(
-            "Motion blur",
+            "Moved",
             folder / "motion.png",
             {"task": "deblur", "blur": "motion", "length": 11.0, "angle": 30.0},
         ),
+        *_scan(folder),
     )
+
+
+def _scan(folder: Path) -> list[Example]:
+    """An undersampled scan of a phantom; none without the library of its format."""
+    if find_spec("h5py") is None:
+        return []
+    scan, picture = folder / "scan.h5", folder / "scan.png"
+    image = phantoms(1, (128, 128))
+    mask = gaussian1d(128, 4, 12, generator=torch.Generator().manual_seed(0))
+    write_simulated(scan, image, n_coils=8, noise_std=0.005, mask=mask)
+    save_picture(picture, to_picture(2 * image / image.max() - 1))
+    return [Example("MRI", scan, {"task": "mri"}, picture=picture)]
 
 
 def _photo(name: str) -> Tensor:

@@ -12,6 +12,8 @@ from typing import Any
 from pnpcm import catalogue
 from pnpcm.arguments import check_choice, check_count, check_number
 from pnpcm.errors import ArgumentError
+from pnpcm.mri.masks import MaskChoice
+from pnpcm.mri.readers import HDF5_SUFFIXES
 from pnpcm.problems import TaskChoice
 from pnpcm.problems.choice import read_kernel
 from pnpcm.problems.linear import BOUNDARIES
@@ -27,8 +29,12 @@ TASK_LABELS = {
     "deblur": "Undo a known blur",
     "jpeg": "Remove JPEG artefacts",
     "nonlinear-deblur": "Undo camera shake",
+    "mri": "Reconstruct an MRI scan",
 }
-"""Tasks of images. Phase retrieval has no image as input; its measurement files are taken."""
+"""Tasks of images, and of scans. Phase retrieval has no image as input; its measurement files are
+taken."""
+SCAN_SUFFIXES = (*HDF5_SUFFIXES, ".dat", ".mat", ".npy")
+"""Raw scans of one file. Those of BART are two; an .npz file is a measurement here."""
 NOISES = ("automatic", "estimated", "known")
 BLURS = ("gaussian", "motion", "kernel")
 DEFAULT_METHOD = "default"
@@ -36,6 +42,7 @@ NO_METHOD = "none"
 METHODS = tuple(name for name in SOLVERS if name != "cosign")
 """CoSIGN needs a ControlNet that was trained for one operator and is not offered."""
 MAX_SAMPLES, MAX_STEPS, MAX_FACTOR, MAX_KERNEL = 16, 1000, 8, 99
+MAX_SLICE, MAX_WORDS = 9999, 200
 
 
 def prior_names() -> tuple[str, ...]:
@@ -48,6 +55,11 @@ def is_measurement(name: str) -> bool:
     return name.lower().endswith(SUFFIX)
 
 
+def is_scan(name: str) -> bool:
+    """Whether a file of this name is a raw scan."""
+    return name.lower().endswith(SCAN_SUFFIXES)
+
+
 @dataclass(frozen=True)
 class Form:
     """The values of the page.
@@ -56,7 +68,9 @@ class Form:
     ``sigma_y``. ``method``, ``second``: rows of ``SOLVERS``, "default" and "none"; with a second
     one both are computed. ``steps``, ``quality``: 0 leaves the choice to the plan or to the file.
     ``blur``: "gaussian" (``size``, ``width``), "motion" (``length``, ``angle``) or "kernel" (a
-    file). The others are fields of :class:`Options` and of the tasks.
+    file). Of a scan ``slice`` is computed, with every ``acceleration``-th line where that is not 1;
+    ``key`` and ``axes`` say where k-space is in a file of arrays. The others are fields of
+    :class:`Options` and of the tasks.
     """
 
     task: str = "denoise"
@@ -79,6 +93,10 @@ class Form:
     boundary: str = "unknown"
     linear_light: bool = False
     quality: int = 0
+    slice: int = 0
+    acceleration: int = 1
+    key: str = ""
+    axes: str = ""
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, tuple(TASK_LABELS))
@@ -99,6 +117,11 @@ class Form:
         check_number("length", self.length, 1, MAX_KERNEL)
         check_number("angle", self.angle, -360, 360)
         check_count("quality", self.quality, 0, 100)
+        check_count("slice", self.slice, 0, MAX_SLICE)
+        check_count("acceleration", self.acceleration, 1, MAX_FACTOR)
+        for name in ("key", "axes"):
+            if len(getattr(self, name)) > MAX_WORDS:
+                raise ArgumentError(f"{name} has more than {MAX_WORDS} letters; give the name only")
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Form:
@@ -172,6 +195,8 @@ class Form:
             "samples": self.samples,
             "seed": self.seed,
         }
+        if self.task == "mri":  # the prior of the list is one of photographs
+            found["prior"] = DEFAULT_PRIOR
         usual = {"prior": DEFAULT_PRIOR, "aim": "fidelity", "samples": 1, "seed": 0}
         return {k: v for k, v in found.items() if v != usual.get(k)}
 
@@ -179,9 +204,27 @@ class Form:
         """The options of the reconstruction with ``method``."""
         return Options(**self.option_values(method))
 
+    # scans ---------------------------------------------------------------------------------------
+    def reading(self) -> dict[str, str]:
+        """Where k-space is in a file of arrays: the arguments of ``read_scan`` that are given."""
+        return {k: v for k in ("key", "axes") if (v := getattr(self, k).strip())}
+
+    def mask(self) -> MaskChoice | None:
+        """The undersampling of a full scan."""
+        if self.acceleration == 1:
+            return None
+        return MaskChoice(MASK, float(self.acceleration), seed=self.seed)
+
     # the same in other words ---------------------------------------------------------------------
     def command(self, method: str, image: str) -> str:
         """The command line that computes the same; ``image``: name of the user's file."""
+        if self.task == "mri":
+            words = ["pnpcm", "mri", image, "--slices", str(self.slice), *_flags(self.reading())]
+            if self.acceleration != 1:
+                words += ["--mask", MASK, "--acceleration", str(self.acceleration)]
+            words += [*_flags(self.option_values(method)), "--format", ",".join(SCAN_FORMATS)]
+            out = ["--out", f"out/{method}"] if len(self.methods) > 1 else []
+            return shlex.join(words + out)
         words = ["pnpcm", "restore", image]
         if not is_measurement(image):
             words += ["--task", self.task, *_flags(self.task_values())]
@@ -197,6 +240,17 @@ class Form:
     def code(self, method: str, image: str) -> str:
         """Python code that computes the same; ``image``: name of the user's file."""
         values = self.option_values(method)
+        if self.task == "mri":
+            mask = ""
+            if self.acceleration != 1:
+                arguments = f"{MASK!r}, {float(self.acceleration)}, seed={self.seed}"
+                mask = f", mask=MaskChoice({arguments}).draw(scan.size)"
+            return _SCAN.format(
+                imports="from pnpcm.mri.masks import MaskChoice\n" if mask else "",
+                scan=", ".join(filter(None, (repr(image), _keywords(self.reading())))),
+                choices=f"slices=[{self.slice}]{mask}, options=pnpcm.Options({_keywords(values)})",
+                formats=list(SCAN_FORMATS),
+            )
         if is_measurement(image):
             given = "" if "sigma_y" in values else "sigma_y=measured.sigma_y"
             chosen = ", ".join(filter(None, (given, _keywords(values))))
@@ -215,6 +269,9 @@ class Form:
         )
 
 
+MASK = "gaussian1d"
+"""The mask of lines with which a full scan is undersampled."""
+SCAN_FORMATS = ("nifti",)
 MASK_NAME, KERNEL_NAME = "mask.png", "kernel.npy"
 """Names of the mask and the kernel in the command line and the code."""
 _IMPORT_PATH = "from pathlib import Path\n"
@@ -239,6 +296,16 @@ options = pnpcm.Options({options})
 done = pnpcm.restore(measured.y, measured.task, options=options)
 print(done.report())
 done.save("restored.png")
+"""
+
+_SCAN = """\
+import pnpcm
+from pnpcm.mri import read_scan
+{imports}from pnpcm.mri.writers import write_volume
+
+scan = read_scan({scan})
+volume = pnpcm.reconstruct(scan, {choices})
+write_volume(volume, ".", {formats})
 """
 
 

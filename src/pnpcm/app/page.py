@@ -22,9 +22,11 @@ from pnpcm.app.form import (
     MAX_SAMPLES,
     METHODS,
     NO_METHOD,
+    SCAN_SUFFIXES,
     TASK_LABELS,
     Form,
     is_measurement,
+    is_scan,
     prior_names,
 )
 from pnpcm.app.view import Verdict, View, reduced
@@ -38,7 +40,7 @@ from pnpcm.recon.photo import DEFAULT_PRIOR
 USUAL = Form()
 PAINT_SIDE = 1024
 """Largest side of the picture in the editor, which sends it back many times."""
-IDLE = "Drop an image, choose what to do, and press Restore."
+IDLE = "Drop an image or a scan, choose what to do, and press Restore."
 NOISE_LABELS = [
     ("Automatic", "automatic"),
     ("Estimate from the image", "estimated"),
@@ -74,8 +76,9 @@ def limits_text(work: Work) -> str:
     """The formats and limits of an image."""
     limits = work.limits
     return (
-        f"PNG, JPEG, TIFF, WebP or a measurement file; at most {limits.max_bytes / MEGA:.3g} MB, "
-        f"image and result at most {limits.max_pixels / MEGA:.3g} megapixels."
+        f"PNG, JPEG, TIFF, WebP, a measurement file, or a raw MRI scan "
+        f"({', '.join(SCAN_SUFFIXES)}); at most {limits.max_bytes / MEGA:.3g} MB, image and result "
+        f"at most {limits.max_pixels / MEGA:.3g} megapixels."
     )
 
 
@@ -86,7 +89,10 @@ def sentence_of(error: Exception) -> str:
     else:
         traceback.print_exception(error)
         text = f"an error in pnpcm ({type(error).__name__}); the terminal of the app shows where"
-    return text[:1].upper() + text[1:].rstrip(".") + "."
+    first = text.split(" ", 1)[0]
+    if "." not in first:  # the name of a file keeps its letters
+        text = text[:1].upper() + text[1:]
+    return text.rstrip(".") + "."
 
 
 # results -----------------------------------------------------------------------------------------
@@ -164,12 +170,28 @@ def slot(number: int) -> Slot:
                 )
             with gr.Tab("Spread"):
                 spread_note = gr.HTML()
-                spread = gr.Image(label="Spread", interactive=False, format="png")
+                spread = gr.Image(
+                    label="Spread",
+                    interactive=False,
+                    format="png",
+                    buttons=["download", "fullscreen"],
+                )
             with gr.Tab("Details"):
                 report = gr.Textbox(label="Report", lines=8, interactive=False)
             with gr.Tab("Code"):
-                command = gr.Code(language="shell", label="The same on the command line")
-                code = gr.Code(language="python", label="The same in Python")
+                command = gr.Code(
+                    label="The same on the command line",
+                    language=None,
+                    lines=1,
+                    wrap_lines=True,
+                    elem_classes="words",
+                )
+                code = gr.Code(
+                    label="The same in Python",
+                    language="python",
+                    wrap_lines=True,
+                    elem_classes="words",
+                )
     return Slot(
         column,
         heading,
@@ -219,10 +241,10 @@ class Controls:
 
 
 def image_controls(work: Work) -> tuple[Any, ...]:
-    """The field for the image, its description and its picture."""
+    """The field for the image or scan, its description and its picture."""
     image = gr.File(
-        label="Image",
-        file_types=[*SUFFIXES, SUFFIX],
+        label="Image or scan",
+        file_types=[*SUFFIXES, SUFFIX, *SCAN_SUFFIXES],
         type="filepath",
         height=130,
         elem_id="image",
@@ -246,8 +268,9 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
     labels = [(label, name) for name, label in TASK_LABELS.items()]
     fields["task"] = gr.Dropdown(labels, value=USUAL.task, label="What to do", elem_id="task")
     with gr.Column(visible=False) as groups["inpaint"]:
+        gr.HTML('<p class="part">Paint over the areas to be filled</p>')
         editor = gr.ImageEditor(
-            label="Paint over the areas to be filled",
+            show_label=False,
             type="pil",
             sources=(),
             transforms=(),
@@ -258,9 +281,9 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
             elem_id="editor",
         )
         mask = gr.File(
-            label="Or a mask file of the same size, white = to be filled (used instead)",
+            label="Or a mask file: white is filled",
             file_types=list(SUFFIXES),
-            height=90,
+            height=130,
             elem_id="mask",
         )
     with gr.Column(visible=False) as groups["superres"]:
@@ -274,7 +297,7 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
         kernel = gr.File(
             label="Kernel, a .npy file of a 2-D array",
             file_types=[".npy"],
-            height=90,
+            height=130,
             visible=False,
             elem_id="kernel",
         )
@@ -284,6 +307,24 @@ def task_controls() -> tuple[dict[str, Any], dict[str, Any], Any, Any, Any]:
     with gr.Column(visible=False) as groups["jpeg"]:
         fields["quality"] = gr.Slider(
             0, 100, USUAL.quality, step=1, label="Quality", info="0: read from the .jpg file."
+        )
+    with gr.Row(visible=False) as groups["mri"]:
+        fields["slice"] = gr.Number(
+            USUAL.slice,
+            precision=0,
+            minimum=0,
+            label="Slice",
+            info="Counted from 0; the middle one is proposed.",
+            min_width=200,
+        )
+        fields["acceleration"] = gr.Slider(
+            1,
+            MAX_FACTOR,
+            USUAL.acceleration,
+            step=1,
+            label="Undersample a full scan by",
+            info="1: all lines of the file are used.",
+            min_width=200,
         )
     return fields, groups, editor, mask, kernel
 
@@ -311,13 +352,13 @@ def method_controls() -> dict[str, Any]:
             [("Default of the task", DEFAULT_METHOD), *METHODS],
             value=USUAL.method,
             label="Method",
-            min_width=140,
+            min_width=200,
         )
         fields["second"] = gr.Dropdown(
             [("No second method", NO_METHOD), ("Default of the task", DEFAULT_METHOD), *METHODS],
             value=USUAL.second,
             label="Compare with",
-            min_width=140,
+            min_width=200,
         )
     fields["steps"] = gr.Slider(
         0, 32, USUAL.steps, step=1, label="Steps", info="0: chosen automatically."
@@ -333,7 +374,7 @@ def method_controls() -> dict[str, Any]:
         )
         fields["seed"] = gr.Number(USUAL.seed, precision=0, label="Seed of the random numbers")
         names = list(prior_names())
-        fields["prior"] = gr.Dropdown(names, value=DEFAULT_PRIOR, label="Prior")
+        fields["prior"] = gr.Dropdown(names, value=DEFAULT_PRIOR, label="Prior of photographs")
         fields["downsampler"] = gr.Radio(
             [("Bicubic", "bicubic"), ("Mean of squares", "area")],
             value=USUAL.downsampler,
@@ -344,6 +385,12 @@ def method_controls() -> dict[str, Any]:
         )
         fields["linear_light"] = gr.Checkbox(
             USUAL.linear_light, label="Blur: acts on linear light, not on sRGB values"
+        )
+        fields["key"] = gr.Textbox(USUAL.key, label="Scan as arrays: name of k-space")
+        fields["axes"] = gr.Textbox(
+            USUAL.axes,
+            label="Scan as arrays: axes of k-space",
+            info="In their order, e.g. coil,row,col or row,col,coil; rows are along the readout.",
         )
     return fields
 
@@ -358,6 +405,7 @@ def visible_groups(task: str, blur: str) -> dict[str, bool]:
         "gaussian": deblur and blur == "gaussian",
         "motion": task == "nonlinear-deblur" or (deblur and blur == "motion"),
         "jpeg": task == "jpeg",
+        "mri": task == "mri",
     }
 
 
@@ -369,8 +417,8 @@ def page(work: Work, examples: Sequence[Example]) -> gr.Blocks:
         title="pnpcm", analytics_enabled=False, delete_cache=(hour // 6, hour)
     ) as blocks:
         gr.HTML(
-            "<h1>pnpcm</h1><p>Restore photographs in a few network evaluations. "
-            "Images stay on the machine that runs this page.</p>",
+            "<h1>pnpcm</h1><p>Restore photographs and MRI scans in a few network evaluations. "
+            "Files stay on the machine that runs this page.</p>",
             elem_classes="head",
         )
         with gr.Row():
@@ -378,16 +426,16 @@ def page(work: Work, examples: Sequence[Example]) -> gr.Blocks:
                 image, about, picture = image_controls(work)
                 fields, groups, editor, mask, kernel = task_controls()
                 fields |= method_controls()
-                with gr.Row():
+            with gr.Column(scale=3, min_width=320):
+                with gr.Row():  # above the results, so that the progress is beside the button
                     run = gr.Button("Restore", variant="primary", min_width=100, elem_id="run")
                     stop = gr.Button("Stop", min_width=100, elem_id="stop")
-            with gr.Column(scale=3, min_width=320):
                 status = gr.HTML(card("plain", IDLE), elem_classes="status", elem_id="status")
                 with gr.Row():
                     slots = [slot(1), slot(2)]
                 gr.HTML('<p class="part">Examples: click one, then press Restore</p>')
                 chooser = gr.Gallery(
-                    [(str(one.image), one.label) for one in examples],
+                    [(str(one.picture or one.image), one.label) for one in examples],
                     show_label=False,
                     columns=len(examples),
                     allow_preview=False,
@@ -435,6 +483,15 @@ def _connect_controls(work: Work, controls: Controls) -> None:
             else gr.update(value=None),
         ]
 
+    def sort(image: str | None, task: str) -> list[Any]:
+        """The task that the upload is for, and the middle slice of a scan."""
+        if image is None or is_scan(image) == (task == "mri"):
+            chosen = gr.skip()
+        else:
+            chosen = "mri" if is_scan(image) else USUAL.task
+        count = work.slices(Path(image)) if image is not None and is_scan(image) else None
+        return [chosen, gr.skip() if count is None else count // 2]
+
     choice = [*controls.groups.values(), controls.kernel]
     gr.on([task.change, blur.change], groups, [task, blur], choice, show_progress="hidden")
     noise.change(
@@ -442,6 +499,9 @@ def _connect_controls(work: Work, controls: Controls) -> None:
         noise,
         controls.fields["sigma_y"],
         show_progress="hidden",
+    )
+    controls.image.change(
+        sort, [controls.image, task], [task, controls.fields["slice"]], show_progress="hidden"
     )
     gr.on(
         [controls.image.change, task.change],

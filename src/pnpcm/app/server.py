@@ -133,7 +133,13 @@ def application(work: Work, host: str) -> Any:
     app.add_middleware(HostCheck, host=host)  # the last one is asked first
     theme = gradio.themes.Default(primary_hue="teal", font=FONTS, font_mono=MONO)
     theme = theme.set(
-        block_info_text_color="*neutral_600", block_info_text_color_dark="*neutral_300"
+        block_info_text_color="*neutral_600",
+        block_info_text_color_dark="*neutral_300",
+        color_accent="*primary_700",
+        button_primary_background_fill="*primary_700",
+        button_primary_background_fill_dark="*primary_700",
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_background_fill_hover_dark="*primary_600",
     )
     return gradio.mount_gradio_app(
         app,
@@ -241,7 +247,10 @@ class Guard:
         return {413: self._too_large(), 503: full}
 
     def _too_large(self) -> str:
-        return f"The file is too large: the limit is {self.limits.max_bytes / MEGA:g} MB."
+        return (
+            f"The file is too large: the limit is {self.limits.max_bytes / MEGA:g} MB. "
+            "pnpcm app --max-megabytes raises it."
+        )
 
 
 class Rewriter:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from pnpcm.core import Step
 from pnpcm.io.files import Picture, to_picture
 from pnpcm.io.photos import Photo, upright
+from pnpcm.mri.writers.pictures import tile
+from pnpcm.mri.writers.pictures import window as largest
+from pnpcm.mri.writers.volume import Volume, to_array
+from pnpcm.mri.writers.volume import upright as upright_volume
 from pnpcm.names import count_of
 from pnpcm.problems.task import Window
 from pnpcm.recon.check import UNEXPLAINED, Check
@@ -79,6 +85,22 @@ class Iterates:
         if len(self._kept) > MAX_THUMBS:
             self._kept, self._every = self._kept[::2], 2 * self._every
 
+    def of_scan(self, step: Step) -> None:
+        """The same for the complex images of a scan, of which the magnitude is kept."""
+        x = step.x[:1].reshape(1, -1, 2, *step.x.shape[-2:])  # sets of coil maps
+        magnitude = x.square().sum((1, 2)).sqrt()[None]
+        top = float(magnitude.max()) or 1.0
+        self(replace(step, x=2 * magnitude / top - 1))
+
+    def slices(self, volume: Volume) -> list[tuple[Picture, str]]:
+        """The pictures of a scan, cut to the size of ``volume`` and turned as it is."""
+        (_, height, width), (w, h) = volume.shape, self._size
+        window = (h // 2 - height // 2, w // 2 - width // 2, height, width)
+        return [
+            (shown_slice(_as_slice(picture, volume), THUMB_SIDE), words)
+            for picture, words in self.pictures(window, None)
+        ]
+
     def pictures(self, window: Window | None, photo: Photo | None) -> list[tuple[Picture, str]]:
         """The pictures, cut to the requested part and upright, each with a caption."""
         kept = [one for one in self._kept if one is not self._last]
@@ -86,7 +108,7 @@ class Iterates:
         found = []
         for k, sigma, picture in [*kept[: MAX_THUMBS - 1], *last]:
             part = upright(picture.crop(self._box(picture, window)), photo)
-            found.append((part, f"step {k}, σ = {sigma:.2g}" if sigma > 0 else f"step {k}"))
+            found.append((part, f"{k}: σ {sigma:.2g}" if sigma > 0 else f"{k}"))
         return found
 
     def _box(self, picture: Picture, window: Window | None) -> tuple[int, int, int, int]:
@@ -144,6 +166,34 @@ def spread(solved: Solved) -> tuple[Picture, str] | None:
         "Bright: the samples differ."
     )
     return shown(heat(mean)[None], solved.photo), note
+
+
+def shown_slice(volume: Volume, side: int = SHOWN_SIDE // 2) -> Picture:
+    """The magnitude of the first slice, upright and in the proportions of its voxels."""
+    turned = upright_volume(volume)
+    values = turned.magnitude()
+    return tile(values[0], largest(values), turned, side=side)
+
+
+def _as_slice(picture: Picture, volume: Volume) -> Volume:
+    """A picture of a slice as a volume with the geometry of ``volume``."""
+    values = torch.from_numpy(np.array(picture.convert("L"), np.float32))
+    return replace(volume, image=values[None] + 0j, std=None, reference=None)
+
+
+def scan_spread(volume: Volume) -> tuple[Picture, str] | None:
+    """The map of the standard deviation of the samples, and its scale; None for one sample."""
+    if volume.std is None:
+        return None
+    turned = upright_volume(volume)
+    assert turned.std is not None
+    std, top = to_array(turned.std), float(turned.magnitude().max()) or 1.0
+    white = largest(std)
+    note = (
+        f"Standard deviation of the samples: mean {100 * float(std.mean()) / top:.2f} % of the "
+        f"largest magnitude; white: {100 * white / top:.1f} %. Bright: the samples differ."
+    )
+    return tile(std[0], white, turned, side=SHOWN_SIDE // 2, colour=True).convert("RGB"), note
 
 
 def reduced(picture: Picture, side: int) -> Picture:

@@ -15,8 +15,18 @@ from threading import Event, Lock
 
 from PIL import Image, ImageChops
 
-from pnpcm.app.form import KERNEL_NAME, MASK_NAME, MAX_FACTOR, MAX_KERNEL, Form
-from pnpcm.app.view import Iterates, View, shown, spread, verdict
+from pnpcm.app.form import (
+    KERNEL_NAME,
+    MASK_NAME,
+    MAX_FACTOR,
+    MAX_KERNEL,
+    SCAN_FORMATS,
+    SCAN_SUFFIXES,
+    TASK_LABELS,
+    Form,
+    is_scan,
+)
+from pnpcm.app.view import Iterates, View, scan_spread, shown, shown_slice, spread, verdict
 from pnpcm.arguments import check_count
 from pnpcm.errors import ArgumentError, PnPCMError
 from pnpcm.io.files import Picture, save_picture
@@ -24,11 +34,17 @@ from pnpcm.io.photos import SUFFIXES, UNREADABLE, Photo, as_stored, read_photo
 from pnpcm.io.pictures import NEED
 from pnpcm.io.reading import Budget, reading
 from pnpcm.io.staging import remove
+from pnpcm.mri.readers import read_scan
+from pnpcm.mri.scan import Scan
+from pnpcm.mri.writers import check_formats
+from pnpcm.names import count_of
 from pnpcm.problems.measurement import SUFFIX, Measurement, preview, read_measurement
+from pnpcm.recon.check import Check
 from pnpcm.recon.inputs import Input, photo_targets
 from pnpcm.recon.photo import PhotoJob
 from pnpcm.recon.plan import Priors
 from pnpcm.recon.record import Request, record_path
+from pnpcm.recon.scan import ScanJob, volume_report
 
 Tell = Callable[[str, float], None]
 """Told (what is done now, share that is done) during a restoration."""
@@ -138,6 +154,8 @@ class Work:
         try:
             with _plain_errors(folder, image):
                 path = self._taken(image, folder / f"image{_suffix(image)}")
+                if is_scan(path.name):
+                    return None, _scan_words(self._scan(path))
                 if path.suffix == SUFFIX:
                     measured = self._measured(path)
                     x = preview(measured)
@@ -153,6 +171,13 @@ class Work:
     def _views(
         self, form: Form, upload: Upload, folder: Path, stop: Event, tell: Tell
     ) -> list[View]:
+        scan = is_scan(upload.image.name)
+        if scan != (form.task == "mri"):
+            what = "a raw scan" if scan else "not a raw scan"
+            other = "choose" if scan else "do not choose"
+            raise ArgumentError(f"{upload.image.name} is {what}: {other} “{TASK_LABELS['mri']}”")
+        if scan:
+            return self._scan_views(form, upload, folder, stop, tell)
         image, mask, kernel = self._files(form, upload, folder)
         views = []
         for i, method in enumerate(form.methods):
@@ -167,7 +192,38 @@ class Work:
             views.append(run.view(job, image, mask))
         return views
 
+    def _scan_views(
+        self, form: Form, upload: Upload, folder: Path, stop: Event, tell: Tell
+    ) -> list[View]:
+        check_formats(SCAN_FORMATS)
+        path = self._taken(upload.image, folder / f"image{_suffix(upload.image)}")
+        views = []
+        for i, method in enumerate(form.methods):
+            run = _Run(form, method, folder, upload.image.name)
+            job = ScanJob(
+                form.options(method),
+                self._prior("mri", tell),
+                mask=form.mask(),
+                slices=str(form.slice),
+                formats=SCAN_FORMATS,
+                reading=form.reading(),
+                max_pixels=self.limits.max_pixels,
+                watch=_watch(stop, tell, i, len(form.methods)),
+            )
+            views.append(run.scan_view(job, path))
+        return views
+
+    def slices(self, path: Path) -> int | None:
+        """The number of slices of an uploaded scan; None if it cannot be read."""
+        try:
+            return self._scan(path).n_slices
+        except Exception:  # of any kind; reported by :meth:`preview`
+            return None
+
     # files ---------------------------------------------------------------------------------------
+    def _scan(self, path: Path) -> Scan:
+        return read_scan(path, max_pixels=self.limits.max_pixels)
+
     def _new_folder(self) -> Path:
         while len(self._folders) >= KEPT:
             self.forget(next(iter(self._folders)))
@@ -182,7 +238,7 @@ class Work:
         if source.stat().st_size > self.limits.max_bytes:
             raise ArgumentError(
                 f"{source.name} has {source.stat().st_size / MEGA:.3g} MB; the limit is "
-                f"{self.limits.max_bytes / MEGA:.3g} MB"
+                f"{self.limits.max_bytes / MEGA:.3g} MB: raise it with pnpcm app --max-megabytes"
             )
         shutil.copyfile(source, target)
         return target
@@ -293,7 +349,34 @@ class _Run:
             code=self.form.code(self.method, self.name),
         )
 
-    def _request(self, job: PhotoJob, image: Path) -> Request:
+    def scan_view(self, job: ScanJob, path: Path) -> View:
+        iterates = Iterates()
+        solved = job.solve(path, Path(self.name).stem, iterates.of_scan)
+        volume = solved.volume
+        target = self.folder / self.method / f"image.{volume.record['method']}.scan"
+        target.parent.mkdir()
+        record = job.save(
+            replace(solved, volume=replace(volume, name=target.stem)),
+            target,
+            self._request(job, path),
+        )
+        files = [target.parent / name for name in record["files"]]
+        return View(
+            method=volume.record["method"],
+            before=shown_slice(solved.before()),
+            after=shown_slice(volume),
+            spread=scan_spread(volume),
+            verdict=verdict(Check.from_dict(record["check"])),
+            iterates=iterates.slices(volume),
+            seconds=record["seconds"],
+            report=volume_report(volume),
+            record=record,
+            files=(files[0], record_path(target.parent, target.stem), *files[1:]),
+            command=self.form.command(self.method, self.name),
+            code=self.form.code(self.method, self.name),
+        )
+
+    def _request(self, job: PhotoJob | ScanJob, image: Path) -> Request:
         """The request with the user's name of the file, and without folders of this machine."""
         request = Request.of(image, job.choices(image))
         plain = {
@@ -340,7 +423,14 @@ def painted_mask(painted: Picture, photo: Photo) -> Picture:
 def _suffix(path: Path) -> str:
     """The suffix of an upload, if it is one of a fixed list; it is a hint at its format."""
     suffix = path.suffix.lower()
-    return suffix if suffix in (*SUFFIXES, *UNREADABLE, SUFFIX) else ""
+    return suffix if suffix in (*SUFFIXES, *UNREADABLE, SUFFIX, *SCAN_SUFFIXES) else ""
+
+
+def _scan_words(scan: Scan) -> str:
+    """A description of a scan."""
+    height, width = scan.size
+    sizes = f"{count_of(scan.n_slices, 'slice')}, {count_of(scan.n_coils, 'coil')}"
+    return f"{scan.format} scan: {sizes}, k-space {height}×{width}"
 
 
 @contextmanager

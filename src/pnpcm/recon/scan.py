@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pnpcm import __version__
-from pnpcm.core import Prior
+from pnpcm.core import Prior, Step
 from pnpcm.errors import ArgumentError
 from pnpcm.io.reading import Budget
 from pnpcm.io.staging import staging
@@ -36,6 +36,7 @@ from pnpcm.recon.options import Options
 from pnpcm.recon.plan import Plan, Priors, plan, prior_words
 from pnpcm.recon.record import Outcome, Request, Watch, publish_result, unwatched
 from pnpcm.recon.run import rounded, run, timed
+from pnpcm.transforms import ifft2c
 
 DEFAULT_PRIOR = "mri"
 SAMPLE = 40
@@ -201,23 +202,39 @@ class ScanJob:
 
     def __call__(self, path: Path, target: Path, request: Request) -> tuple[dict[str, Any], str]:
         """Reconstruct one raw file to the folder of ``target``; returns its record and a report."""
-        name = target.stem
+        solved = self.solve(path, target.stem)
+        return self.save(solved, target, request), volume_report(solved.volume)
+
+    def solve(
+        self, path: Path, name: str, callback: Callable[[Step], None] | None = None
+    ) -> SolvedScan:
+        """Read and reconstruct one raw file; ``name``: what the result is called.
+
+        ``callback`` is called after each iteration of the solver.
+        """
         self.watch(f"{name}, reading", 0, 0)
         scan = read_scan(path, **self.reading, max_pixels=self.max_pixels)
         self.watch(f"{name}, preparing", 0, 0)
+        planned, seconds = self._plan(scan)
         volume = _volume(
-            *self._plan(scan),
+            planned,
+            seconds,
+            steps=callback,
             watch=lambda done, total: self.watch(f"{name}, slice", done, total),
         )
+        return SolvedScan(planned, replace(volume, name=name))
+
+    def save(self, solved: SolvedScan, target: Path, request: Request) -> dict[str, Any]:
+        """Write the files of a result, then its record, which is returned."""
+        volume, name = solved.volume, target.stem
         self.watch(f"{name}, writing", 0, 0)
         seconds = volume.record["seconds"]
         with staging(target.parent) as inside:
             with timed(seconds, "write"):
-                paths = write_formats(replace(volume, name=name), inside, self.formats)
+                paths = write_formats(volume, inside, self.formats)
             seconds |= rounded({"write": seconds["write"]})
             content = volume.record | request.to_dict()
-            record = publish_result(target.parent, name, content, paths)
-        return record, volume_report(volume)
+            return publish_result(target.parent, name, content, paths)
 
     def plan(self, path: Path) -> dict[str, Any]:
         """The plan for one file, as plain values."""
@@ -236,6 +253,27 @@ class ScanJob:
         how = self.how if mask is None else replace(self.how, mask=mask)
         slices = parse_slices(self.slices, scan.n_slices)
         return _planned(scan, how, self.options, self.priors, slices)
+
+
+@dataclass(frozen=True, eq=False)
+class SolvedScan:
+    """A reconstructed file: its plan and its volume."""
+
+    planned: ScanPlan
+    volume: Volume
+
+    def before(self) -> Volume:
+        """The middle slice without a prior, in the size of the result.
+
+        It is the root of the sum of squares of the zero-filled coil images.
+        """
+        first = self.planned.first
+        coils = ifft2c(first.y[:1]) / first.factor[:1, None, None, None]
+        image = crop_centre(coils.abs().square().sum(1).sqrt(), self.planned.preparation.crop)
+        slices = geometry_of(
+            self.planned.scan.geometry, self.planned.scan.n_slices, (self.planned.middle,)
+        )
+        return replace(self.volume, image=image + 0j, std=None, reference=None, geometry=slices)
 
 
 def find_scans(given: Sequence[Path]) -> tuple[list[Path], list[Outcome]]:
@@ -312,9 +350,13 @@ def _volume(
     *,
     solve: Solve | None = None,
     callback: Callable[[int], None] | None = None,
+    steps: Callable[[Step], None] | None = None,
     watch: Callable[[float, int], None] = lambda done, total: None,
 ) -> Volume:
-    """The volume; ``watch`` is told the slices done, with parts of the present ones, and all."""
+    """The volume; ``watch`` is told the slices done, with parts of the present ones, and all.
+
+    ``callback`` is called with the number of finished slices, ``steps`` after each iteration.
+    """
     options = planned.plan.options
     run_notes: dict[str, None] = {}
     nfe: int | None = None
@@ -334,7 +376,7 @@ def _volume(
                 plan = replace(planned.plan, prior=prior)
                 counts = (len(pages), len(indices), len(planned.slices))
                 here = partial(_told, watch, counts)
-                result, drawn = run(plan, part.y, part.operator, seeds, watch=here)
+                result, drawn = run(plan, part.y, part.operator, seeds, callback=steps, watch=here)
                 run_notes |= dict.fromkeys(result.notes)
                 nfe = max(nfe or 0, result.nfe)
         with timed(seconds, "check"):

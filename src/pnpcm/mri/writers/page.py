@@ -46,6 +46,8 @@ h2 { margin: 2.5rem 0 .75rem; font-size: 1.2rem; border-bottom: 1px solid var(--
 h3 { margin: 1.25rem 0 .4rem; font-size: 1rem; }
 p, figcaption, summary { color: var(--soft); max-width: 46rem; }
 p { margin: .4rem 0; }
+p.check { color: var(--ink); padding-left: .7rem; border-left: 5px solid #15803d; }
+p.check.care { border-color: #b45309; }
 .scroll { overflow-x: auto; }
 .tables { display: flex; flex-wrap: wrap; gap: 0 2.5rem; align-items: flex-start; }
 .tables > section { max-width: 100%; }
@@ -74,6 +76,7 @@ def write_html(volume: Volume, folder: Path) -> list[Path]:
         f"<h1>{escape(volume.name)}</h1>",
         f"<p>{slices} {'slice' if slices == 1 else 'slices'} of {h} × {w} pixels, {place}. "
         f"Reconstructed by pnpcm {__version__}.</p>",
+        *_check(volume.record.get("check")),
         "<h2>Slices</h2>",
         _figure(
             magnitude_montage(volume, side=side),
@@ -104,6 +107,16 @@ def write_html(volume: Volume, folder: Path) -> list[Path]:
         encoding="utf-8",
     )
     return [path]
+
+
+def _check(check: Any) -> list[str]:
+    """The sentences of the self-check, if the record has one."""
+    if not isinstance(check, Mapping) or not {"verdict", "fit"} <= check.keys():
+        return []
+    sentences = [check["verdict"], check["fit"], *(check.get("warnings") or ())]
+    kind = "good" if check.get("ok") else "care"
+    text = "; ".join(str(sentence) for sentence in sentences)
+    return [f'<p class="check {kind}">Self-check: {escape(text)}.</p>']
 
 
 def _rows(volume: Volume) -> str:
