@@ -325,7 +325,7 @@ def test_error_map_ends_at_its_scale(tmp_path: Path) -> None:
     ).save(tmp_path / "x.png")
     found = error_map(tmp_path / "x.png", tmp_path / "truth.png")
     assert found is not None
-    pixels = np.asarray(Image.open(BytesIO(b64decode(found.uri.split(",")[1]))))
+    pixels = np.asarray(Image.open(BytesIO(b64decode(found.uri.split(",")[1]))).convert("RGB"))
     assert pixels[0, 0].tolist() == [0, 0, 4]  # inferno: first and last colour
     for place in ((0, 7), (7, 0), (7, 7)):  # 51 / 255 = 0.2
         assert pixels[place].tolist() == [252, 255, 164]

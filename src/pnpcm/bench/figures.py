@@ -19,9 +19,11 @@ from pnpcm.errors import MissingExtraError
 from pnpcm.io.files import Picture
 
 SMALL = 96
-"""Pictures up to this side are embedded as they are; iterates are reduced to it."""
+"""Pictures up to this side are embedded without loss; iterates are reduced to it."""
 LARGEST = 512
 QUALITY = 85
+ERROR_QUALITY = 60
+"""Of error maps above side 96; the colours of noise take many bytes."""
 ERROR_SCALE = 0.2
 """Value of |x − x_true| at the end of the colour map."""
 COLOUR_MAP = "inferno"
@@ -51,9 +53,9 @@ def embed(path: Path) -> Embedded:
 
 
 def thumbnail(path: Path) -> Embedded:
-    """A picture file, reduced to side 96."""
+    """A picture file as WebP, reduced to side 96."""
     with Image.open(path) as picture:
-        return _embedded(picture, SMALL)
+        return _webp(picture, SMALL, QUALITY)
 
 
 def error_map(path: Path, truth: Path) -> Embedded | None:
@@ -64,7 +66,9 @@ def error_map(path: Path, truth: Path) -> Embedded | None:
         x, x_true = (np.asarray(p.convert("RGB"), dtype=np.float32) / 255 for p in (a, b))
     error = np.abs(x - x_true).mean(2)
     level = np.minimum(error / ERROR_SCALE, 1) * 255
-    return _embedded(Image.fromarray(colours()[level.round().astype(np.uint8)]), LARGEST)
+    picture = Image.fromarray(level.round().astype(np.uint8)).convert("P")
+    picture.putpalette(colours().tobytes())
+    return _embedded(picture, LARGEST, ERROR_QUALITY)
 
 
 @cache
@@ -79,14 +83,20 @@ def gradient() -> str:
     return ", ".join(f"#{r:02x}{g:02x}{b:02x}" for r, g, b in colours()[:: 255 // 5])
 
 
-def _embedded(picture: Picture, side: int) -> Embedded:
-    is_small = max(picture.size) <= SMALL
-    picture = picture if is_small else picture.convert("RGB")
-    if max(picture.size) > side:
-        picture.thumbnail((side, side), Image.Resampling.LANCZOS)
-    file, kind = io.BytesIO(), "png" if is_small else "webp"
-    picture.save(file, kind, quality=QUALITY)
-    return Embedded(_uri(file.getvalue(), kind), *picture.size)
+def _embedded(picture: Picture, side: int, quality: int = QUALITY) -> Embedded:
+    if max(picture.size) > SMALL:
+        return _webp(picture, side, quality)
+    file = io.BytesIO()
+    picture.save(file, "png")
+    return Embedded(_uri(file.getvalue(), "png"), *picture.size)
+
+
+def _webp(picture: Picture, side: int, quality: int) -> Embedded:
+    picture = picture.convert("RGB")
+    picture.thumbnail((side, side), Image.Resampling.LANCZOS)  # never enlarges
+    file = io.BytesIO()
+    picture.save(file, "webp", quality=quality)
+    return Embedded(_uri(file.getvalue(), "webp"), *picture.size)
 
 
 def _uri(data: bytes, kind: str) -> str:

@@ -118,6 +118,7 @@ def report(
         "colour_map": figures.COLOUR_MAP,
         "gradient": figures.gradient(),
         "quality": figures.QUALITY,
+        "error_quality": figures.ERROR_QUALITY,
         "small": figures.SMALL,
         "largest": figures.LARGEST,
     }
