@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from pnpcm.errors import ArgumentError
+from pnpcm.errors import ArgumentError, UnknownNameError
 from pnpcm.io.yaml_files import LARGEST, build, parse
 
 
@@ -44,3 +44,15 @@ def test_a_number_beyond_floats_is_refused() -> None:
     assert build(Rate, parse("rate: 1e-4")) == Rate(1e-4)
     with pytest.raises(ArgumentError, match=r"Rate\.rate is 9{60}, expected a number"):
         build(Rate, parse(f"rate: {'9' * 400}"))
+
+
+def test_a_field_whose_name_is_not_a_text_is_unknown() -> None:
+    """Found by the fuzzer: the search for the nearest name failed on a number."""
+
+    @dataclass(frozen=True)
+    class Fields:
+        x: float = 0.0
+
+    for text in ("1: 2", "0.5: 2", "null: 2", "true: 2"):
+        with pytest.raises(UnknownNameError, match="unknown field of Fields"):
+            build(Fields, parse(text))

@@ -120,7 +120,7 @@ def reproduce(
         write_report(
             store,
             out,
-            merged(table, wanted),
+            merged(f"reproduce {table}", wanted),
             reference=REFERENCES,
             tables={spec.name: table_of(spec) for spec in wanted},
             sections=[*(s for sections in made.values() for s in sections), *study],

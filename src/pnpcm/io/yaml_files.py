@@ -77,7 +77,7 @@ def build(cls: type[Any], values: dict[str, Any], **classes: type[Any]) -> Any:
     arguments = {}
     for name, value in values.items():
         if name not in names:
-            raise UnknownNameError(f"field of {cls.__name__}", name, names)
+            raise UnknownNameError(f"field of {cls.__name__}", str(name), names)  # 1: is a number
         arguments[name] = _convert(hints[name], value, f"{cls.__name__}.{name}")
     try:
         return cls(**arguments)
