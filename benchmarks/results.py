@@ -83,12 +83,14 @@ def keep(parts: Sequence[Spec], out: Path, command: str, name: str | None = None
 
 def keep_reproduced(out: Path) -> list[Path]:
     """Write the rows of ``pnpcm reproduce`` with shipped priors, a file per table and data set."""
-    groups: dict[str, list[Spec]] = {}
+    paths, store = [], Store(out)
     for domain in domains():
         for table in KEPT:
             if parts := TABLES[table](domain):
-                groups[f"reproduce-{table}-{domain.name}"] = parts
-    return [keep(parts, out, "pnpcm reproduce all", name) for name, parts in groups.items()]
+                count = len({row["number"] for spec in parts for row in finished(spec, store)})
+                command = f"pnpcm reproduce {table} --limit {count}"
+                paths.append(keep(parts, out, command, f"reproduce-{table}-{domain.name}"))
+    return paths
 
 
 def weights_name(prior: str, control: str | None = None) -> str:
