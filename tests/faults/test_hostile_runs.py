@@ -163,8 +163,8 @@ def test_8_a_full_disk_is_one_sentence(desk: Path) -> None:
 
 def test_8_an_interrupt_is_one_sentence(desk: Path) -> None:
     folder = desk / "many"
-    for i in range(40):
-        picture(folder / f"{i:02}.png", 96)
+    for i in range(30):  # of which one takes half a second, so that the signal comes in time
+        picture(folder / f"{i:02}.png", 384)
     words = ["restore", "many", *DENOISE, "--out", "interrupted"]
     process = subprocess.Popen(
         [*limited(MODULE), *words], cwd=desk, env=environment(), text=True,
