@@ -59,7 +59,10 @@ def test_every_cell_was_computed_with_the_numbers_of_the_package() -> None:
         if preset is not None and (cell["steps"] is None or row.settings.get("sigmas")):
             source: Any = BASELINES[preset] if preset in BASELINES else PRESETS[preset]
             config: Any = apply_settings(source.solver, row.settings)
-            assert json.loads(json.dumps(config.to_dict())) == cell["config"]
+            if cell["config"] is None:  # the row of an image that failed has no numbers
+                assert all(cell["failed"])
+            else:
+                assert json.loads(json.dumps(config.to_dict())) == cell["config"]
             assert cell["failed"] or cell["nfe"] == row.samples * getattr(config, "nfe", 0)
         counts = {len(values) for values in cell["scores"].values()}
         failed = sum(reason is not None for reason in cell["failed"] or ())
