@@ -30,7 +30,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 """
 MODULE = """
-import runpy
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in the background
 runpy.run_module("pnpcm", run_name="__main__", alter_sys=True)
 """
 DRIVER = """
