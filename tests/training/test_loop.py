@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -77,10 +76,6 @@ def test_kill_and_resume_give_the_same_losses(tmp_path: Path) -> None:
     assert len(losses(out)) == 60
 
 
-ABORTED = "terminate called without an active exception"
-"""Of torch.distributed 2.13 (gloo, CPU), after the last barrier, when all files are written."""
-
-
 def test_two_processes_equal_one(tmp_path: Path) -> None:
     write_data(tmp_path, 256)
     plan = recipe(tmp_path, "edm", steps=10, batch=16, report=QUICK)
@@ -91,11 +86,7 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
     launch += ["--dynamo_backend=no", "--main_process_port=0"]
     run = command(path, "--out", tmp_path / "both")[1:]
     on_this_machine = ENVIRONMENT | {"GLOO_SOCKET_IFNAME": "lo"}  # whatever its name resolves to
-    for _ in range(3):  # gloo aborts a process at its end about once in a dozen runs
-        done = subprocess.run([*launch, *run], env=on_this_machine, capture_output=True, text=True)
-        if ABORTED not in done.stderr:
-            break
-        shutil.rmtree(tmp_path / "both")
+    done = subprocess.run([*launch, *run], env=on_this_machine, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert losses(tmp_path / "both") == pytest.approx(losses(tmp_path / "run"), rel=1e-5)
     header = read_header(tmp_path / "both" / "prior.safetensors")
